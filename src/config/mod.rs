@@ -1,0 +1,1 @@
+//! Configuration: raw TOML in, a checked `Config` out.

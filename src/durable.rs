@@ -1,0 +1,174 @@
+//! Durable moves: the only module that may rename, link or fsync.
+//!
+//! Functions act on one name or one descriptor and leave one of two states behind if the
+//! process dies halfway: the old one or the new one. Callers never ask "did that happen?";
+//! they rescan and act on what is there. Whether a sync is wanted at all is the caller's
+//! choice, made once, as [`Durability`].
+//!
+//! Nothing here knows what a handoff is. Meaning lives in [`crate::spool`].
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the room that may rename, link and fsync"
+)]
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+
+/// Whether syncs reach the disk or are skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    Full,
+    Relaxed,
+}
+
+/// Moves `from` to `to` in one step and fails with `AlreadyExists` where `to` is taken.
+pub fn move_no_replace(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        // Some file systems know the call but not the flag. Linking first can't overwrite
+        // either, but shows the file under both names for a moment.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            std::fs::hard_link(from, to)?;
+            std::fs::remove_file(from)
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Moves `from` over `to`, replacing it in one step.
+pub fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
+/// Exchanges two existing files. Afterwards each stands under the other's name.
+pub fn exchange(a: &Path, b: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(()),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => exchange_by_link(a, b),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// For file systems without an exchange: `b` is kept under a spare name, `a` replaces it, and
+/// the spare takes `a`'s name. `b` is whole at every moment.
+fn exchange_by_link(a: &Path, b: &Path) -> io::Result<()> {
+    let mut spare = a.as_os_str().to_owned();
+    spare.push(".spare");
+    let spare = Path::new(&spare);
+    std::fs::hard_link(b, spare)?;
+    std::fs::rename(a, b)?;
+    std::fs::rename(spare, a)
+}
+
+/// Creates `path` with `bytes`, refusing to overwrite. Nothing is synced yet.
+pub fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::options().write(true).create_new(true).open(path)?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// Starts writing a file's pages out without waiting, so that a batch of syncs shares one
+/// commit of the file system's journal.
+pub fn start_writeback(file: &File) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        // SAFETY: a plain system call on a descriptor that `file` keeps open.
+        unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
+}
+
+/// Returns once the file's content would survive a power cut.
+///
+/// After an error the pages may be marked clean all the same: write the content to a new file
+/// instead of trying this again.
+pub fn sync_file(file: &File, durability: Durability) -> io::Result<()> {
+    match durability {
+        Durability::Full => file.sync_data(),
+        Durability::Relaxed => Ok(()),
+    }
+}
+
+/// Returns once the names in the folder would survive a power cut.
+pub fn sync_dir(dir: &File, durability: Durability) -> io::Result<()> {
+    match durability {
+        Durability::Full => file_sync_all(dir),
+        Durability::Relaxed => Ok(()),
+    }
+}
+
+fn file_sync_all(file: &File) -> io::Result<()> {
+    file.sync_all()
+}
+
+/// Replaces `path` with `bytes` by way of `temp`, which must be on the same file system.
+pub fn write_whole(
+    path: &Path,
+    temp: &Path,
+    bytes: &[u8],
+    durability: Durability,
+) -> io::Result<()> {
+    let written = (|| {
+        match std::fs::remove_file(temp) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = create(temp, bytes)?;
+        sync_file(&file, durability)?;
+        replace(temp, path)
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(temp);
+    }
+    written?;
+    let parent = path.parent().unwrap_or(Path::new("."));
+    sync_dir(&File::open(parent)?, durability)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_never_overwrites() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        create(&a, b"a").unwrap();
+        create(&b, b"b").unwrap();
+        let refused = move_no_replace(&a, &b).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&b).unwrap(), b"b");
+        assert_eq!(std::fs::read(&a).unwrap(), b"a");
+    }
+
+    #[test]
+    fn both_ways_to_exchange_agree() {
+        for way in [exchange, exchange_by_link] {
+            let dir = tempfile::tempdir().unwrap();
+            let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+            create(&a, b"a").unwrap();
+            create(&b, b"b").unwrap();
+            way(&a, &b).unwrap();
+            assert_eq!(std::fs::read(&a).unwrap(), b"b");
+            assert_eq!(std::fs::read(&b).unwrap(), b"a");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+        }
+    }
+
+    #[test]
+    fn write_whole_replaces_and_leaves_no_temporary_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, temp) = (dir.path().join("x"), dir.path().join("x.tmp"));
+        create(&temp, b"left from a crash").unwrap();
+        write_whole(&path, &temp, b"one", Durability::Full).unwrap();
+        write_whole(&path, &temp, b"two", Durability::Relaxed).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert!(!temp.exists());
+    }
+}

@@ -1,0 +1,1 @@
+//! The keeper: the process that owns attempts and outlives the daemon.

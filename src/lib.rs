@@ -1,0 +1,9 @@
+//! handoffd: a folder as a queue for agents.
+
+pub mod clock;
+pub mod config;
+pub mod durable;
+pub mod keeper;
+pub mod protocol;
+pub mod store;
+pub mod watch;

@@ -1,0 +1,3 @@
+//! Stores beside the queue: the audit log.
+
+pub mod audit;

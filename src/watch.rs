@@ -1,0 +1,1 @@
+//! Watching: hints that a folder may have changed.
