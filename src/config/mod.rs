@@ -1,1 +1,109 @@
-//! Configuration: raw TOML in, a checked `Config` out.
+//! Configuration: raw TOML in, a checked [`Config`] out.
+//!
+//! A [`Config`] that exists is right: every later room takes its values without a second look.
+//! What is wrong is said at the start, with file, line, column, key and what would be right,
+//! and all of it at once, because a start that fails five times for five typos is no help.
+//!
+//! The document is walked as TOML's own value tree rather than derived with serde: a derived
+//! reader stops at its first error and forgets where values stood once they are read.
+//!
+//! Deliberately absent: defaults that depend on the machine, and look-ups in the file system.
+//! Whether a command exists is asked when it is started.
+
+#[cfg(test)]
+mod broken;
+mod error;
+mod follow_ups;
+mod not_yet;
+mod reader;
+mod sections;
+mod specialists;
+#[cfg(test)]
+mod tests;
+mod types;
+mod units;
+mod value;
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+pub use error::{ConfigError, Problem};
+pub use types::{
+    Audit, Config, Daemon, Defaults, Gate, Intake, MissingSchema, Notify, OnStop, Phases, Rate,
+    Retention, Retry, RetryOverride, Specialist, Step, Watch,
+};
+
+use crate::protocol::agent::AgentName;
+use reader::{Findings, Section};
+
+impl Config {
+    /// Checks the text of a configuration. `file` is only what messages call it.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        let document =
+            DeTable::parse(text).map_err(|error| ConfigError::syntax(file, text, &error))?;
+        let findings = Findings::default();
+        let mut config = Self::default();
+        Section::root(document.get_ref(), &findings).read(|top| {
+            sections::daemon(top, &mut config.daemon);
+            sections::defaults(top, &mut config.defaults);
+            sections::intake(top, &mut config.intake);
+            sections::notify(top, &mut config.notify);
+            sections::audit(top, &mut config.audit);
+            sections::retention(top, &mut config.retention);
+            specialists::read(top, &mut config.specialists, config.defaults.max_timeout);
+            follow_ups::routes(top, &mut config.routes_blocked);
+            follow_ups::workflows(top, &mut config.workflows);
+            follow_ups::phases(top, &mut config.phases);
+            follow_ups::gates(top, &mut config.gates);
+        });
+        let problems = findings.into_problems(text);
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigError::Invalid {
+                file: file.to_path_buf(),
+                problems,
+            })
+        }
+    }
+
+    /// Reads and checks a file. One that is not there gives the defaults, unless it was asked
+    /// for by name (`required`).
+    pub fn load(path: &Path, required: bool) -> Result<Self, ConfigError> {
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            // A link that leads nowhere is not "no file": somebody meant something by it.
+            Err(error)
+                if error.kind() == ErrorKind::NotFound
+                    && !required
+                    && std::fs::symlink_metadata(path).is_err() =>
+            {
+                return Ok(Self::default());
+            }
+            Err(source) => {
+                return Err(ConfigError::Read {
+                    file: path.to_path_buf(),
+                    source,
+                });
+            }
+        };
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(text, path),
+            Err(error) => Err(ConfigError::not_utf8(path, &bytes, error)),
+        }
+    }
+
+    /// Who does the work for this agent: its own entry, else `*`. Nobody stands in for a human.
+    pub fn specialist(&self, agent: &AgentName) -> Option<&Specialist> {
+        if agent.is_human() {
+            return None;
+        }
+        self.specialists.get(agent).or_else(|| {
+            self.specialists
+                .iter()
+                .find_map(|(name, specialist)| name.is_wildcard().then_some(specialist))
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! Settings that are read and checked, but that nothing acts on in this version.
+//!
+//! The whole documented configuration is accepted from the start, so that a file written for a
+//! later version is not refused. The price is that a check could be believed in which never
+//! runs; hence these sentences, which the daemon logs when it starts. A change that brings a
+//! feature takes its line out here.
+
+use super::reader::join;
+use super::types::Config;
+
+impl Config {
+    /// One sentence for every setting that is present without effect.
+    pub fn not_yet(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut note = |present: bool, key: &str, what: &str| {
+            if present {
+                notes.push(format!(
+                    "{key} is set, but this version does not {what} yet"
+                ));
+            }
+        };
+        for (agent, specialist) in &self.specialists {
+            let path = join("specialists", &agent.to_string());
+            let mut own = |present, key, what| note(present, &join(&path, key), what);
+            own(specialist.verify.is_some(), "verify", "run verify commands");
+            own(
+                specialist.input_schema.is_some(),
+                "input_schema",
+                "check input against schemas",
+            );
+            own(
+                specialist.output_schema.is_some(),
+                "output_schema",
+                "check output against schemas",
+            );
+        }
+        note(
+            !self.routes_blocked.is_empty(),
+            "routes.blocked",
+            "route blocked handoffs",
+        );
+        for name in self.workflows.keys() {
+            note(true, &join("workflows", name), "follow workflows");
+        }
+        note(
+            !self.phases.order.is_empty(),
+            "phases.order",
+            "check the order of phases",
+        );
+        note(
+            !self.phases.requires.is_empty(),
+            "phases.requires",
+            "check what a phase requires",
+        );
+        for gate in &self.gates {
+            note(true, &format!("gate {:?}", gate.name), "run gate commands");
+        }
+        for (command, key) in [
+            (&self.notify.failed, "notify.failed"),
+            (&self.notify.waiting_human, "notify.waiting_human"),
+            (&self.notify.completed, "notify.completed"),
+        ] {
+            note(command.is_some(), key, "run notify commands");
+        }
+        note(
+            self.audit.packages,
+            "audit.packages",
+            "keep ended handoffs as packages",
+        );
+        for (age, key) in [
+            (self.retention.completed, "retention.completed"),
+            (self.retention.failed, "retention.failed"),
+            (self.retention.logs, "retention.logs"),
+        ] {
+            note(age.is_some(), key, "remove anything by age");
+        }
+        notes
+    }
+}

@@ -1,0 +1,110 @@
+//! `[specialists."@name"]`: who does the work, and how it is run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::reader::Section;
+use super::sections::{SHORTEST, any_duration, limit, retry};
+use super::types::Specialist;
+use super::value::{COMMAND_HINT, Value};
+use crate::protocol::agent::AgentName;
+
+pub(super) fn read(
+    top: &Section<'_>,
+    specialists: &mut BTreeMap<AgentName, Specialist>,
+    max_timeout: Duration,
+) {
+    let Some(entries) = top.get("specialists").and_then(|value| value.entries()) else {
+        return;
+    };
+    let mut written = BTreeMap::new();
+    for (key, value) in entries {
+        let agent = match AgentName::parse(key) {
+            Ok(agent) if agent.is_human() => {
+                let message = "`human` is reserved, no command answers for a person; \
+                               use another name";
+                value.refuse_key(message.to_owned());
+                continue;
+            }
+            Ok(agent) => agent,
+            Err(reason) => {
+                value.refuse_key(reason.to_owned());
+                continue;
+            }
+        };
+        if let Some(earlier) = written.insert(agent.clone(), key) {
+            value.refuse_key(format!(
+                "{earlier:?} and {key:?} are the same agent; keep one of them"
+            ));
+            continue;
+        }
+        if let Some(Some(specialist)) = value.table(|s| one(s, max_timeout)) {
+            specialists.insert(agent, specialist);
+        }
+    }
+}
+
+fn one(s: &Section<'_>, max_timeout: Duration) -> Option<Specialist> {
+    let command = s.require("command", COMMAND_HINT, Value::command);
+    let mut it = Specialist::default();
+    s.set_some("working_dir", &mut it.working_dir, |v| {
+        v.nonempty().map(Into::into)
+    });
+    s.set("env", &mut it.env, environment);
+    s.set("pass_env", &mut it.pass_env, pass_env);
+    s.set_some("timeout", &mut it.timeout, |v| {
+        v.duration(SHORTEST..=max_timeout)
+    });
+    s.set_some("stall_timeout", &mut it.stall_timeout, limit);
+    s.set_some("kill_grace", &mut it.kill_grace, any_duration);
+    s.set_some("linger", &mut it.linger, any_duration);
+    s.set_some("max_concurrent", &mut it.max_concurrent, |v| {
+        v.integer(1..=10_000)
+    });
+    s.set_some("rate", &mut it.rate, Value::rate);
+    retry(s, &mut it.retry);
+    s.set_some("input_schema", &mut it.input_schema, Value::nonempty);
+    s.set_some("output_schema", &mut it.output_schema, Value::nonempty);
+    s.set_some("verify", &mut it.verify, Value::command);
+    it.command = command?;
+    Some(it)
+}
+
+fn environment(value: &Value<'_>) -> Option<BTreeMap<String, String>> {
+    let mut variables = BTreeMap::new();
+    for (name, value) in value.entries()? {
+        if let Some(reason) = unusable(name) {
+            value.refuse_key(reason.to_owned());
+        } else if let Some(text) = value.text() {
+            variables.insert(name.to_owned(), text);
+        }
+    }
+    Some(variables)
+}
+
+fn pass_env(value: &Value<'_>) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for item in value.items("use an array of names like [\"API_KEY\"]")? {
+        let Some(name) = item.nonempty() else {
+            continue;
+        };
+        match unusable(&name) {
+            Some(reason) => {
+                item.refuse::<()>(reason);
+            }
+            None => names.push(name),
+        }
+    }
+    Some(names)
+}
+
+/// Why a name can't be an environment variable here.
+fn unusable(name: &str) -> Option<&'static str> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        Some("a variable's name must not be empty and has no `=` or NUL in it")
+    } else if name.starts_with("HANDOFF_") {
+        Some("names starting with HANDOFF_ are the daemon's own; use another name")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,244 @@
+//! The checked configuration and its defaults.
+//!
+//! Plain data with public fields: what a value may be is decided where it is read, so that
+//! the rule stands next to the message that explains it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::durable::Durability;
+use crate::protocol::agent::AgentName;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    pub daemon: Daemon,
+    pub defaults: Defaults,
+    pub intake: Intake,
+    /// By bare name, `*` included. Use [`Config::specialist`] to look one up.
+    pub specialists: BTreeMap<AgentName, Specialist>,
+    /// Who helps with a blocked handoff, by `blocked_reason`.
+    pub routes_blocked: BTreeMap<String, AgentName>,
+    pub workflows: BTreeMap<String, Vec<Step>>,
+    pub phases: Phases,
+    pub gates: Vec<Gate>,
+    pub notify: Notify,
+    pub audit: Audit,
+    pub retention: Retention,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Daemon {
+    /// Attempts at once, over all specialists.
+    pub max_concurrent: usize,
+    /// How long a file that does not parse must be still before it counts as broken.
+    pub settle: Duration,
+    /// How often to look even if no event came.
+    pub rescan: Duration,
+    pub watch: Watch,
+    pub durability: Durability,
+    pub max_request_size: u64,
+    pub max_output_size: u64,
+    pub shutdown_grace: Duration,
+    pub on_stop: OnStop,
+    /// After this many lost attempts a handoff is given up.
+    pub max_interruptions: u32,
+    /// Bounds what results ask for in one chain.
+    pub max_hops: u32,
+    pub allow_network_fs: bool,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Self {
+            max_concurrent: 4,
+            settle: Duration::from_millis(250),
+            rescan: Duration::from_secs(30),
+            watch: Watch::Auto,
+            durability: Durability::Full,
+            max_request_size: 8 << 20,
+            max_output_size: 16 << 20,
+            shutdown_grace: Duration::from_secs(30),
+            on_stop: OnStop::Finish,
+            max_interruptions: 5,
+            max_hops: 16,
+            allow_network_fs: false,
+        }
+    }
+}
+
+/// Where hints about changed folders come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    Auto,
+    Inotify,
+    Poll,
+}
+
+/// What a stop of the daemon means for attempts that are running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnStop {
+    /// Let them end within `shutdown_grace`, then terminate them.
+    Finish,
+    /// Leave them running, for the next start to adopt.
+    Detach,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Defaults {
+    pub timeout: Duration,
+    /// No attempt may ask for more.
+    pub max_timeout: Duration,
+    /// Between SIGTERM and SIGKILL.
+    pub kill_grace: Duration,
+    /// How long an attempt may stay after leaving a whole result.
+    pub linger: Duration,
+    pub dependency_wait: Duration,
+    pub retry: Retry,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(5 * 60),
+            max_timeout: Duration::from_secs(24 * 60 * 60),
+            kill_grace: Duration::from_secs(10),
+            linger: Duration::from_secs(30),
+            dependency_wait: Duration::from_secs(60 * 60),
+            retry: Retry::default(),
+        }
+    }
+}
+
+/// How failures are tried again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Retry {
+    pub max_retries: u32,
+    pub delay: Duration,
+    pub multiplier: f64,
+    pub max_delay: Duration,
+    /// Up to this share of a wait is added to it.
+    pub jitter: f64,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            max_retries: 3,
+            delay: Duration::from_secs(30),
+            multiplier: 2.0,
+            max_delay: Duration::from_secs(60 * 60),
+            jitter: 0.0,
+        }
+    }
+}
+
+/// The retry values that a specialist sets for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RetryOverride {
+    pub max_retries: Option<u32>,
+    pub delay: Option<Duration>,
+    pub multiplier: Option<f64>,
+    pub max_delay: Option<Duration>,
+    pub jitter: Option<f64>,
+}
+
+impl RetryOverride {
+    /// These values where they are set, those of `base` elsewhere.
+    pub fn over(&self, base: &Retry) -> Retry {
+        Retry {
+            max_retries: self.max_retries.unwrap_or(base.max_retries),
+            delay: self.delay.unwrap_or(base.delay),
+            multiplier: self.multiplier.unwrap_or(base.multiplier),
+            max_delay: self.max_delay.unwrap_or(base.max_delay),
+            jitter: self.jitter.unwrap_or(base.jitter),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Intake {
+    /// Poor quality is an error rather than a warning.
+    pub strict: bool,
+    pub missing_schema: MissingSchema,
+}
+
+/// What to do with a request that names a schema which is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MissingSchema {
+    #[default]
+    Fail,
+    Warn,
+}
+
+/// A command that does the work for one agent, and how it is run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Specialist {
+    /// Never empty, and neither is its first word.
+    pub command: Vec<String>,
+    /// Relative to the root, which is also the default.
+    pub working_dir: Option<PathBuf>,
+    pub env: BTreeMap<String, String>,
+    pub pass_env: Vec<String>,
+    pub timeout: Option<Duration>,
+    pub stall_timeout: Option<Duration>,
+    pub kill_grace: Option<Duration>,
+    pub linger: Option<Duration>,
+    pub max_concurrent: Option<usize>,
+    pub rate: Option<Rate>,
+    pub retry: RetryOverride,
+    pub input_schema: Option<String>,
+    pub output_schema: Option<String>,
+    pub verify: Option<Vec<String>>,
+}
+
+/// At most `starts` starts in any `per`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    pub starts: u32,
+    pub per: Duration,
+}
+
+/// One step of a workflow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub phase: String,
+    pub agent: AgentName,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Phases {
+    pub order: Vec<String>,
+    /// Artifact types that must be there to enter a phase.
+    pub requires: BTreeMap<String, Vec<String>>,
+}
+
+/// A command that must pass before a phase is entered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    pub name: String,
+    pub phases: Vec<String>,
+    pub command: Vec<String>,
+}
+
+/// Commands that are told of a transition, with the record on stdin.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Notify {
+    pub failed: Option<Vec<String>>,
+    pub waiting_human: Option<Vec<String>>,
+    pub completed: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Audit {
+    /// Whether an ended handoff is also kept as a package.
+    pub packages: bool,
+}
+
+/// How long things are kept. What is not set is kept for ever.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Retention {
+    pub completed: Option<Duration>,
+    pub failed: Option<Duration>,
+    pub logs: Option<Duration>,
+}
