@@ -1,4 +1,14 @@
 //! The formats: what stands in files, and nothing that touches them.
 
 pub mod agent;
+pub mod control;
+pub mod dialect;
+pub mod document;
 pub mod error;
+pub mod field;
+pub mod id;
+pub mod json;
+pub mod markdown;
+pub mod name;
+pub mod request;
+pub mod yaml;
