@@ -1,0 +1,338 @@
+//! Writing the log: append a batch, sync it, and stay right when the disk does not.
+//!
+//! [`AuditLog::append`] is all or nothing. If a write fails, the file is cut back to where it
+//! was, at once or before the next append, and number and hash do not advance; the caller
+//! appends the same events again. Only where the cut is refused too (an append-only attribute)
+//! do the half-written bytes stay, closed by a `torn_line` event like those of a crash; whole
+//! lines among them then count, and the caller's second try says them twice.
+//!
+//! [`AuditLog::sync`] that returns `Ok` means that every line appended so far is on disk, also
+//! if an earlier sync failed. The kernel may drop what it failed to write and call it clean, so
+//! after a failure all bytes since the last good sync are written again, in place, before the
+//! next try. The caller does not append those events a second time. Until it is called, the
+//! bytes are kept in memory for that purpose.
+//!
+//! One process writes; the lock that makes it so is held elsewhere.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::files::{self, DayFile};
+use super::line::{Event, Line, TORN_LINE, hash, no_line};
+use crate::clock::Wall;
+use crate::durable::{self, Durability};
+
+/// What opening the log found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// Of the last line now in the log; 0 in a new one.
+    pub last_seq: u64,
+    /// What was closed, if the last run was cut off within a line.
+    pub torn: Option<Torn>,
+}
+
+/// The unfinished end of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Torn {
+    pub file: String,
+    pub bytes: u64,
+    /// More than one only if a power cut left holes.
+    pub lines: u64,
+}
+
+/// The three calls that can fail for want of a disk; a test puts its own in.
+pub(super) trait Disk: Send {
+    fn write_at(&mut self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    fn truncate(&mut self, file: &File, len: u64) -> io::Result<()>;
+    fn sync(&mut self, file: &File, durability: Durability) -> io::Result<()>;
+}
+
+struct RealDisk;
+
+impl Disk for RealDisk {
+    fn write_at(&mut self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn truncate(&mut self, file: &File, len: u64) -> io::Result<()> {
+        file.set_len(len)
+    }
+
+    fn sync(&mut self, file: &File, durability: Durability) -> io::Result<()> {
+        durable::sync_file(file, durability)
+    }
+}
+
+/// The file that is being written. Not opened for appending: Linux would then ignore the
+/// offset, and with it the chance to write the same bytes again after a failed sync.
+struct Current {
+    day: String,
+    file: Arc<File>,
+    len: u64,
+}
+
+struct Chunk {
+    file: Arc<File>,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// The log, open for writing.
+pub struct AuditLog {
+    dir: PathBuf,
+    durability: Durability,
+    pub(super) disk: Box<dyn Disk>,
+    current: Option<Current>,
+    seq: u64,
+    prev: String,
+    /// Lengths to cut back to, for files that a failed append touched.
+    undo: Vec<(Arc<File>, u64)>,
+    /// What stands at the end of the log must be read before the next append.
+    lost: bool,
+    unsynced: Vec<Chunk>,
+    /// A file was created whose name is not synced yet.
+    new_name: bool,
+    sync_failed: bool,
+}
+
+impl AuditLog {
+    /// Opens the log in `dir`, making the folder if need be, and closes a torn last line with
+    /// an event dated `at`. Nothing is synced yet.
+    pub fn open(dir: &Path, durability: Durability, at: Wall) -> io::Result<(Self, Opened)> {
+        let mut log = Self {
+            dir: dir.to_owned(),
+            durability,
+            disk: Box::new(RealDisk),
+            current: None,
+            seq: 0,
+            prev: no_line(),
+            undo: Vec::new(),
+            lost: false,
+            unsynced: Vec::new(),
+            new_name: false,
+            sync_failed: false,
+        };
+        let torn = log.resume(at)?;
+        let last_seq = log.seq;
+        Ok((log, Opened { last_seq, torn }))
+    }
+
+    /// The number of the last line.
+    pub fn last_seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Adds the events in their order, all or none, with one write (two if midnight lies
+    /// between them). They are on disk after the next good [`sync`](Self::sync).
+    ///
+    /// Lines go to the file of their UTC day, but never back to an older one: after a jump of
+    /// the clock the newest file goes on.
+    pub fn append(&mut self, events: &[Event]) -> io::Result<()> {
+        let Some(first) = events.first() else {
+            return Ok(());
+        };
+        self.settle(first.at)?;
+        self.write(events)
+    }
+
+    /// Returns once every line so far would survive a power cut; see the module's header for
+    /// what holds after an error.
+    pub fn sync(&mut self) -> io::Result<()> {
+        if self.sync_failed {
+            for chunk in &self.unsynced {
+                self.disk
+                    .write_at(&chunk.file, &chunk.bytes, chunk.offset)?;
+            }
+        }
+        let mut done: Option<&Arc<File>> = None;
+        for chunk in &self.unsynced {
+            if done.is_some_and(|file| Arc::ptr_eq(file, &chunk.file)) {
+                continue;
+            }
+            if let Err(error) = self.disk.sync(&chunk.file, self.durability) {
+                self.sync_failed = true;
+                return Err(error);
+            }
+            done = Some(&chunk.file);
+        }
+        if self.new_name {
+            durable::sync_dir(&File::open(&self.dir)?, self.durability)?;
+            self.new_name = false;
+        }
+        self.unsynced.clear();
+        self.sync_failed = false;
+        Ok(())
+    }
+
+    /// The last lines, oldest first, out of at most about `max_bytes` at the end of the log.
+    /// Torn lines are left out.
+    pub fn recent(&self, max_bytes: u64) -> io::Result<Vec<Line>> {
+        files::recent(&self.dir, max_bytes)
+    }
+
+    /// Makes sure that the newest file is as this log left it.
+    fn settle(&mut self, at: Wall) -> io::Result<()> {
+        if self.roll_back().is_err() {
+            self.undo.clear();
+            self.lost = true;
+        } else if let Some(current) = &self.current {
+            let found = current.file.metadata()?;
+            // Deleted or written to by someone else. Going on blindly would write into a file
+            // without a name, or over their bytes; both are for `verify` to show.
+            self.lost |= found.nlink() == 0 || found.len() != current.len;
+        }
+        if self.lost {
+            self.resume(at)?;
+            self.lost = false;
+        }
+        Ok(())
+    }
+
+    /// Learns from the files where the log stands, and closes a torn last line. Numbers never
+    /// go back: what this log wrote and someone removed leaves a gap.
+    fn resume(&mut self, at: Wall) -> io::Result<Option<Torn>> {
+        fs::create_dir_all(&self.dir)?;
+        let tail = files::tail(&self.dir)?;
+        self.current = tail.newest.map(open_day).transpose()?;
+        if let Some((seq, hash)) = tail.last
+            && seq >= self.seq
+        {
+            self.seq = seq;
+            self.prev = hash;
+        }
+        let Some(torn) = tail.torn else {
+            return Ok(None);
+        };
+        if !torn.closed {
+            self.close_line(&torn.path)?;
+        }
+        self.prev = torn.hash;
+        let said = torn.said;
+        let event = Event::new(at, TORN_LINE)
+            .with("file", said.file.as_str())
+            .with("bytes", said.bytes)
+            .with("lines", said.lines);
+        self.write(&[event])?;
+        Ok(Some(said))
+    }
+
+    fn close_line(&mut self, path: &Path) -> io::Result<()> {
+        let file = Arc::new(File::options().write(true).open(path)?);
+        let offset = file.metadata()?.len();
+        self.disk.write_at(&file, b"\n", offset)?;
+        self.keep(Chunk {
+            file,
+            offset,
+            bytes: b"\n".to_vec(),
+        });
+        // The torn file is nearly always the current one.
+        if let Some(current) = &mut self.current {
+            current.len = current.file.metadata()?.len();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, events: &[Event]) -> io::Result<()> {
+        let (mut seq, mut prev) = (self.seq, self.prev.clone());
+        let mut parts: Vec<(String, Vec<u8>)> = Vec::new();
+        let mut day = self
+            .current
+            .as_ref()
+            .map_or_else(|| "0000-00-00".to_owned(), |current| current.day.clone());
+        for event in events {
+            let its = event.at.day();
+            if its > day && files::is_day(&its) {
+                day = its;
+            }
+            seq = seq.saturating_add(1);
+            let line = event.encode(seq, &prev)?;
+            prev = hash(&line);
+            if parts.last().is_none_or(|part| part.0 != day) {
+                parts.push((day.clone(), Vec::new()));
+            }
+            if let Some((_, bytes)) = parts.last_mut() {
+                bytes.extend_from_slice(&line);
+                bytes.push(b'\n');
+            }
+        }
+        let mut written = Vec::with_capacity(parts.len());
+        for (day, bytes) in parts {
+            match self.write_part(&day, bytes) {
+                Ok(chunk) => written.push(chunk),
+                Err(error) => {
+                    // If this fails as well, `settle` tries it again.
+                    let _ = self.roll_back();
+                    return Err(error);
+                }
+            }
+        }
+        self.undo.clear();
+        for chunk in written {
+            self.keep(chunk);
+        }
+        (self.seq, self.prev) = (seq, prev);
+        Ok(())
+    }
+
+    fn write_part(&mut self, day: &str, bytes: Vec<u8>) -> io::Result<Chunk> {
+        let current = match self.current.take() {
+            Some(current) if current.day == day => current,
+            older => {
+                // Kept while the new one can't be opened, so that nothing is forgotten.
+                self.current = older;
+                self.new_name = true;
+                open_day(DayFile {
+                    day: day.to_owned(),
+                    path: self.dir.join(files::name_of(day)),
+                })?
+            }
+        };
+        let current = self.current.insert(current);
+        let (file, offset) = (Arc::clone(&current.file), current.len);
+        self.undo.push((Arc::clone(&file), offset));
+        self.disk.write_at(&file, &bytes, offset)?;
+        current.len += bytes.len() as u64;
+        Ok(Chunk {
+            file,
+            offset,
+            bytes,
+        })
+    }
+
+    fn roll_back(&mut self) -> io::Result<()> {
+        while let Some((file, len)) = self.undo.last() {
+            self.disk.truncate(file, *len)?;
+            if let Some(current) = &mut self.current
+                && Arc::ptr_eq(&current.file, file)
+            {
+                current.len = *len;
+            }
+            self.undo.pop();
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, chunk: Chunk) {
+        if self.durability == Durability::Full {
+            self.unsynced.push(chunk);
+        }
+    }
+}
+
+fn open_day(day: DayFile) -> io::Result<Current> {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&day.path)?;
+    let len = file.metadata()?.len();
+    Ok(Current {
+        day: day.day,
+        file: Arc::new(file),
+        len,
+    })
+}

@@ -1,0 +1,24 @@
+//! The audit log: one JSON line per transition, command and refusal, in order.
+//!
+//! Lines stand in `audit/events-YYYY-MM-DD.jsonl`. Each has a number, which never starts again,
+//! and the hash of the line before, also from one day's file to the next; so a line that was
+//! changed, removed or moved shows. The chain proves nothing against someone who rewrites all
+//! that follows, and the very last line is vouched for by nobody until the next one is written.
+//!
+//! A line that a crash tore is never removed: it is closed, and a `torn_line` event after it
+//! says so. What is torn is told from what was tampered with by exactly that event.
+//!
+//! Deliberately absent: rotation by size and deletion of old days (both would break the chain;
+//! whoever wants them archives whole files), and any opinion on what the events mean.
+
+mod files;
+mod line;
+mod log;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+pub use line::{Event, Line, TORN_LINE};
+pub use log::{AuditLog, Opened, Torn};
+pub use verify::{Fault, MAX_PROBLEMS, Problem, Verdict, verify};
