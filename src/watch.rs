@@ -1,1 +1,0 @@
-//! Watching: hints that a folder may have changed.
