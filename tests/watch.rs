@@ -156,8 +156,14 @@ fn a_folder_made_again_is_watched_again() {
         fs::create_dir(&pending).unwrap();
         wait_for(&hints, &rescan(PENDING));
         let name = format!("{round}.json");
-        fs::write(pending.join(&name), b"{}").unwrap();
-        wait_for(&hints, &seen(PENDING, &name, How::Closed));
+        // Late news of the removal may cost a hint; a rescan then stands in for it.
+        let is_seen = |_| {
+            fs::write(pending.join(&name), b"{}").unwrap();
+            let closed = seen(PENDING, &name, How::Closed);
+            let mut news = std::iter::from_fn(|| hints.recv_timeout(LONG).ok());
+            news.find(|hint| *hint == closed || *hint == rescan(PENDING)) == Some(closed)
+        };
+        assert!((0..10).any(is_seen));
         fs::remove_file(pending.join(&name)).unwrap();
     }
     assert_eq!(watcher.describe(), "inotify");
@@ -340,9 +346,9 @@ fn an_idle_watcher_does_not_wake_up() {
     // Both threads go to sleep, and then stay asleep.
     let stays = || {
         let first = ours();
-        assert!(first.len() >= 2, "{first:?}");
         assert_eq!(hints.recv_timeout(Duration::from_millis(300)).ok(), None);
-        first == ours()
+        // A new thread has its name only once it runs.
+        first.len() == 2 && first == ours()
     };
     assert!((0..60).any(|_| stays()));
 }

@@ -105,15 +105,18 @@ impl Armed {
     }
 
     fn arm(&mut self, path: &Path) -> io::Result<()> {
-        self.stands.remove(path);
+        let known = self.stands.remove(path);
         // Looking before and after shows which folder the watch stands on. If it is replaced
         // later than that, its parent's watch tells.
         for _ in 0..3 {
             let before = identity(path).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             })?;
-            // A leftover for this path would let late news of the old folder end the new watch.
-            let _ = self.notify.unwatch(path);
+            // A leftover of another folder would let late news of that one end the new watch.
+            // On the same folder, adding again changes nothing, where removing would lose events.
+            if known.as_ref() != Some(&before) {
+                let _ = self.notify.unwatch(path);
+            }
             self.notify
                 .watch(path, RecursiveMode::NonRecursive)
                 .map_err(|error| explain(&error))?;
