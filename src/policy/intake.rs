@@ -1,0 +1,206 @@
+//! What to do with a submission that was read: run it, park it, or refuse it.
+
+use std::time::Duration;
+
+use crate::clock::Now;
+use crate::config::{Config, Specialist};
+use crate::policy::judge::Failure;
+use crate::policy::next::refusal;
+use crate::policy::retry::RetryPolicy;
+use crate::protocol::error::ErrorCode;
+use crate::protocol::field::FieldError;
+use crate::protocol::request::Request;
+
+/// What holds for one handoff: the request, else its specialist, else the defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Terms {
+    pub timeout: Duration,
+    pub stall_timeout: Option<Duration>,
+    pub kill_grace: Duration,
+    pub linger: Duration,
+    pub retry: RetryPolicy,
+}
+
+impl Terms {
+    pub fn of(request: &Request, specialist: Option<&Specialist>, config: &Config) -> Self {
+        let defaults = &config.defaults;
+        let own = specialist
+            .map(|specialist| specialist.retry.clone())
+            .unwrap_or_default();
+        let asked = &request.retry;
+        Self {
+            timeout: request
+                .timeout_ms
+                .map(Duration::from_millis)
+                .or_else(|| specialist?.timeout)
+                .unwrap_or(defaults.timeout),
+            stall_timeout: specialist.and_then(|specialist| specialist.stall_timeout),
+            kill_grace: specialist
+                .and_then(|s| s.kill_grace)
+                .unwrap_or(defaults.kill_grace),
+            linger: specialist.and_then(|s| s.linger).unwrap_or(defaults.linger),
+            retry: RetryPolicy {
+                max_retries: asked
+                    .max_retries
+                    .or(own.max_retries)
+                    .unwrap_or(defaults.retry.max_retries),
+                delay: asked
+                    .delay_ms
+                    .map(Duration::from_millis)
+                    .or(own.delay)
+                    .unwrap_or(defaults.retry.delay),
+                multiplier: asked
+                    .multiplier
+                    .or(own.multiplier)
+                    .unwrap_or(defaults.retry.multiplier),
+                max_delay: own.max_delay.unwrap_or(defaults.retry.max_delay),
+                jitter: own.jitter.unwrap_or(defaults.retry.jitter),
+            },
+        }
+    }
+}
+
+/// How a handoff that another one depends on stands, read from the folders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dependency {
+    Completed,
+    Failed,
+    /// Somewhere on its way.
+    Live,
+    /// No such id yet.
+    Missing,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Plan {
+    Run,
+    WaitForTime { length_ms: u64 },
+    WaitForDependencies { ids: Vec<String> },
+    WaitForHuman,
+    Refuse(Failure),
+}
+
+/// Decides for a request that is well-formed. `dependencies` stand in the request's order.
+pub fn plan(request: &Request, config: &Config, dependencies: &[Dependency], now: Now) -> Plan {
+    if let Some(asked) = request.timeout_ms
+        && Duration::from_millis(asked) > config.defaults.max_timeout
+    {
+        let most = humantime::format_duration(config.defaults.max_timeout);
+        return Plan::Refuse(refused_fields(&[FieldError {
+            field: "timeout_seconds".to_owned(),
+            error: format!("is above the configured defaults.max_timeout of {most}"),
+        }]));
+    }
+    if !request.agent.is_human() && config.specialist(&request.agent).is_none() {
+        return Plan::Refuse(unknown_agent(request, config));
+    }
+    if let Some(at) = dependencies
+        .iter()
+        .position(|state| *state == Dependency::Failed)
+    {
+        return Plan::Refuse(dependency_failed(request.depends_on[at].as_ref()));
+    }
+    let unmet: Vec<String> = request
+        .depends_on
+        .iter()
+        .zip(dependencies)
+        .filter(|(_, state)| **state != Dependency::Completed)
+        .map(|(id, _)| id.to_string())
+        .collect();
+    if !unmet.is_empty() {
+        return Plan::WaitForDependencies { ids: unmet };
+    }
+    if let Some(not_before) = request.not_before
+        && not_before > now.wall
+    {
+        let length = not_before.0.saturating_sub(now.wall.0);
+        return Plan::WaitForTime {
+            length_ms: u64::try_from(length).unwrap_or(0),
+        };
+    }
+    if request.agent.is_human() {
+        return Plan::WaitForHuman;
+    }
+    Plan::Run
+}
+
+/// A request whose fields are wrong, each of them named.
+pub fn refused_fields(errors: &[FieldError]) -> Failure {
+    let list: Vec<String> = errors
+        .iter()
+        .map(|error| format!("{}: {}", error.field, error.error))
+        .collect();
+    let actions = errors
+        .iter()
+        .take(5)
+        .map(|error| format!("Mend {}: {}", error.field, error.error))
+        .chain(["Then move the file back to handoffs/pending/".to_owned()])
+        .collect();
+    let message = format!("the request is not valid: {}", list.join("; "));
+    refusal(ErrorCode::SchemaValidationFailed, message, actions)
+}
+
+fn unknown_agent(request: &Request, config: &Config) -> Failure {
+    let known: Vec<String> = config.specialists.keys().map(ToString::to_string).collect();
+    let known = if known.is_empty() {
+        "none is configured".to_owned()
+    } else {
+        format!("configured are {}", known.join(", "))
+    };
+    refusal(
+        ErrorCode::UnknownAgent,
+        format!("no specialist is called {}; {known}", request.agent),
+        vec![
+            format!(
+                "Add [specialists.\"{}\"] with a command to handoffd.toml, or correct \
+                 target.agent_id",
+                request.agent
+            ),
+            "Then move the file back to handoffs/pending/".to_owned(),
+        ],
+    )
+}
+
+/// A dependency that failed fails those who wait for it.
+pub fn dependency_failed(id: &str) -> Failure {
+    refusal(
+        ErrorCode::DependencyMissing,
+        format!("it depends on {id}, which failed"),
+        vec![
+            format!("See handoffs/failed/{id}.json and retry {id} first"),
+            "Then retry this one".to_owned(),
+        ],
+    )
+}
+
+/// A dependency that never came.
+pub fn dependency_missing(ids: &[String], waited: Duration) -> Failure {
+    let waited = humantime::format_duration(waited);
+    refusal(
+        ErrorCode::DependencyMissing,
+        format!(
+            "it depends on {}, which did not appear within {waited}",
+            ids.join(", ")
+        ),
+        vec![
+            format!(
+                "Drop {} into handoffs/pending/, or correct depends_on",
+                ids.join(", ")
+            ),
+            "Then retry this one".to_owned(),
+        ],
+    )
+}
+
+/// Handoffs that wait for each other in a circle.
+pub fn dependency_cycle(circle: &[String]) -> Failure {
+    refusal(
+        ErrorCode::DependencyMissing,
+        format!("depends_on leads in a circle: {}", circle.join(" → ")),
+        vec!["Take one of the ids out of depends_on and drop the requests again".to_owned()],
+    )
+}
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;

@@ -1,0 +1,434 @@
+//! The verdict on an attempt that ended: from its exit, the reason it was ended for, and what
+//! it left behind, to what that means.
+//!
+//! The order of the rules is the contract: why it was ended comes first, then what a result
+//! asks for at any exit code (`retry_after_seconds`, blocked, needs_review, failed), then the
+//! exit code, then the claim of success.
+
+use serde_json::{Map, Value};
+
+use crate::protocol::error::ErrorCode;
+use crate::protocol::record::AttemptOutcome;
+use crate::protocol::result::{Claim, Output, claim};
+
+/// How the main process ended, as far as that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+    Unknown,
+}
+
+/// Why the daemon ended an attempt, where it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedFor {
+    Timeout,
+    Stall,
+    Cancel,
+    Linger,
+    Flood,
+    Stop,
+}
+
+/// All that is known of an attempt that is over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    pub exit: Exit,
+    pub why: Option<EndedFor>,
+    pub result_file: Output,
+    pub stdout: Output,
+    /// The last lines of its stderr.
+    pub stderr_tail: String,
+    /// The limits that were in force, in words, for the messages.
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Limits {
+    pub timeout: String,
+    pub stall_timeout: String,
+    pub max_output: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    pub code: ErrorCode,
+    pub message: String,
+    pub detail_code: Option<String>,
+    pub retryable: bool,
+    pub outcome: AttemptOutcome,
+    pub result: Option<Map<String, Value>>,
+    pub actions: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    Completed {
+        result: Option<Map<String, Value>>,
+        text: Option<String>,
+        warnings: Vec<String>,
+    },
+    Held {
+        wait_ms: u64,
+        reason: String,
+    },
+    NeedsReview {
+        result: Map<String, Value>,
+    },
+    Failed(Failure),
+    Cancelled,
+    /// It has to run again through no fault of its own. A stop of the daemon is not counted.
+    Interrupted {
+        counted: bool,
+        reason: String,
+    },
+}
+
+/// The longest hold that a result can ask for.
+const MAX_HOLD_SECONDS: f64 = 7.0 * 24.0 * 3600.0;
+
+pub fn judge(ended: Ended) -> Verdict {
+    match ended.why {
+        Some(EndedFor::Cancel) => return Verdict::Cancelled,
+        Some(EndedFor::Stop) => {
+            return Verdict::Interrupted {
+                counted: false,
+                reason: "the daemon was stopped while it ran".to_owned(),
+            };
+        }
+        Some(EndedFor::Timeout) => return Verdict::Failed(timed_out(&ended)),
+        Some(EndedFor::Stall) => return Verdict::Failed(stalled(&ended)),
+        Some(EndedFor::Flood) => return Verdict::Failed(flooded(&ended)),
+        Some(EndedFor::Linger) | None => {}
+    }
+    let mut warnings = Vec::new();
+    let (result, text) = match choose(&ended, &mut warnings) {
+        Ok(chosen) => chosen,
+        Err(broken) => return Verdict::Failed(broken),
+    };
+    let exit = if ended.why == Some(EndedFor::Linger) {
+        Exit::Code(0)
+    } else {
+        ended.exit
+    };
+    let claimed = match result.as_ref().map_or(Ok(None), claim) {
+        Ok(claimed) => claimed,
+        Err(found) => return Verdict::Failed(unknown_status(&found, result)),
+    };
+    if exit == Exit::Unknown && claimed.is_none() {
+        return Verdict::Interrupted {
+            counted: true,
+            reason: "its process is gone and its exit code was lost".to_owned(),
+        };
+    }
+    if let Some(result) = &result
+        && let Some(asked) = result
+            .get("retry_after_seconds")
+            .filter(|asked| !asked.is_null())
+    {
+        return held(asked, result);
+    }
+    match (claimed, result) {
+        (Some(Claim::Blocked), Some(result)) => Verdict::Failed(blocked(result)),
+        (Some(Claim::NeedsReview), Some(result)) => Verdict::NeedsReview { result },
+        (Some(Claim::Failed), Some(result)) => {
+            Verdict::Failed(claimed_failure(exit, result, &ended.stderr_tail))
+        }
+        (claimed, result) => match exit {
+            Exit::Code(0) | Exit::Unknown => succeeded(claimed, result, text, warnings),
+            _ => Verdict::Failed(bad_exit(exit, result, &ended)),
+        },
+    }
+}
+
+type Chosen = (Option<Map<String, Value>>, Option<String>);
+
+/// The result file wins over stdout. A broken result file is a failure; odd text on stdout is
+/// only text, but one that looks like a broken result is worth a warning.
+fn choose(ended: &Ended, warnings: &mut Vec<String>) -> Result<Chosen, Failure> {
+    match &ended.result_file {
+        Output::Result { result, text } => return Ok((Some(result.clone()), text.clone())),
+        Output::Text(text) => return Ok((None, Some(text.clone()))),
+        Output::Broken { why, .. } if matches!(ended.exit, Exit::Code(0)) => {
+            return Err(failure(
+                ErrorCode::ValidationFailed,
+                format!("the result at HANDOFF_RESULT is not a JSON object: {why}"),
+                vec![
+                    "Write the result to a temporary file beside HANDOFF_RESULT and rename it"
+                        .to_owned(),
+                ],
+            ));
+        }
+        Output::Broken { .. } | Output::Nothing => {}
+    }
+    Ok(match &ended.stdout {
+        Output::Nothing => (None, None),
+        Output::Result { result, text } => (Some(result.clone()), text.clone()),
+        Output::Text(text) => (None, Some(text.clone())),
+        Output::Broken { why, text } => {
+            warnings.push(format!(
+                "stdout began like a JSON result but could not be read as one ({why}); it is kept \
+                 as text"
+            ));
+            (None, Some(text.clone()))
+        }
+    })
+}
+
+fn succeeded(
+    claimed: Option<Claim>,
+    result: Option<Map<String, Value>>,
+    text: Option<String>,
+    warnings: Vec<String>,
+) -> Verdict {
+    if claimed == Some(Claim::Delegate) {
+        let mut refused = failure(
+            ErrorCode::ProcessingError,
+            "the result asks to delegate, which this version does not do yet".to_owned(),
+            vec!["Let the specialist do the work itself, or drop the sub-tasks as requests".into()],
+        );
+        refused.retryable = false;
+        refused.result = result;
+        return Verdict::Failed(refused);
+    }
+    let says_failed = result
+        .as_ref()
+        .and_then(|result| result.get("validation")?.get("status")?.as_str())
+        == Some("failed");
+    if says_failed {
+        let mut refused = failure(
+            ErrorCode::ValidationFailed,
+            "the specialist reports that its own validation failed".to_owned(),
+            vec!["Look at validation in the record, mend the work and retry".to_owned()],
+        );
+        refused.result = result;
+        return Verdict::Failed(refused);
+    }
+    Verdict::Completed {
+        result,
+        text,
+        warnings,
+    }
+}
+
+fn held(asked: &Value, result: &Map<String, Value>) -> Verdict {
+    let seconds = asked
+        .as_f64()
+        .filter(|seconds| *seconds > 0.0 && seconds.is_finite());
+    let Some(seconds) = seconds else {
+        return Verdict::Failed(failure(
+            ErrorCode::ValidationFailed,
+            format!("retry_after_seconds must be a number greater than 0, found {asked}"),
+            vec!["Let the specialist return the wait in seconds, like 60".to_owned()],
+        ));
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bounded above"
+    )]
+    let wait_ms = (seconds.min(MAX_HOLD_SECONDS) * 1000.0).ceil() as u64;
+    let said = result
+        .get("error")
+        .and_then(|error| error.get("message"))
+        .or_else(|| result.get("summary"))
+        .and_then(Value::as_str);
+    let reason = match said {
+        Some(said) => format!("the specialist asked to be left alone for {seconds} s: {said}"),
+        None => format!("the specialist asked to be left alone for {seconds} s"),
+    };
+    Verdict::Held { wait_ms, reason }
+}
+
+fn failure(code: ErrorCode, message: String, actions: Vec<String>) -> Failure {
+    Failure {
+        code,
+        message,
+        detail_code: None,
+        retryable: code.retries_by_itself(),
+        outcome: AttemptOutcome::Failed,
+        result: None,
+        actions,
+    }
+}
+
+fn timed_out(ended: &Ended) -> Failure {
+    let limit = &ended.limits.timeout;
+    let message = with_tail(format!("the attempt ran past its limit of {limit}"), ended);
+    Failure {
+        outcome: AttemptOutcome::Timeout,
+        ..failure(
+            ErrorCode::Timeout,
+            message,
+            vec![
+                "Raise timeout_seconds in the request, or timeout of the specialist".to_owned(),
+                "Look at the attempt's log for where it hung".to_owned(),
+            ],
+        )
+    }
+}
+
+fn stalled(ended: &Ended) -> Failure {
+    let limit = &ended.limits.stall_timeout;
+    let message = format!(
+        "the attempt stalled: for {limit} it neither wrote, nor used the processor, nor touched \
+         HANDOFF_HEARTBEAT"
+    );
+    Failure {
+        outcome: AttemptOutcome::Stalled,
+        ..failure(
+            ErrorCode::Timeout,
+            with_tail(message, ended),
+            vec![
+                "Let the specialist touch HANDOFF_HEARTBEAT while it waits for others".to_owned(),
+                "Raise stall_timeout of the specialist".to_owned(),
+            ],
+        )
+    }
+}
+
+fn flooded(ended: &Ended) -> Failure {
+    let limit = &ended.limits.max_output;
+    failure(
+        ErrorCode::ProcessingError,
+        format!("the attempt was ended because it printed more than {limit}"),
+        vec![
+            "Write large output to a file below artifacts/ instead of printing it".to_owned(),
+            "Raise daemon.max_output_size".to_owned(),
+        ],
+    )
+}
+
+fn unknown_status(found: &str, result: Option<Map<String, Value>>) -> Failure {
+    Failure {
+        result,
+        ..failure(
+            ErrorCode::ValidationFailed,
+            format!(
+                "the result's status is {found}; it must be one of complete, completed, blocked, \
+                 needs_review, delegate, failed"
+            ),
+            vec!["Let the specialist return one of these statuses, or none".to_owned()],
+        )
+    }
+}
+
+fn blocked(result: Map<String, Value>) -> Failure {
+    let reason = result
+        .get("blocked_reason")
+        .and_then(Value::as_str)
+        .unwrap_or("unknown");
+    let said = result
+        .get("summary")
+        .or_else(|| {
+            result
+                .get("handoff")
+                .and_then(|handoff| handoff.get("context"))
+        })
+        .and_then(Value::as_str);
+    let message = match said {
+        Some(said) => format!("the specialist is blocked ({reason}): {said}"),
+        None => format!("the specialist is blocked ({reason})"),
+    };
+    let actions = vec![
+        format!("Resolve what blocks it ({reason}), add it to the request and retry"),
+        "What it tried stands in result.attempted".to_owned(),
+    ];
+    Failure {
+        outcome: AttemptOutcome::Blocked,
+        result: Some(result),
+        ..failure(ErrorCode::Blocked, message, actions)
+    }
+}
+
+fn exit_words(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exited with {code}"),
+        Exit::Signal(signal) => format!("was killed by signal {signal}"),
+        Exit::Unknown => "ended, its exit code is lost".to_owned(),
+    }
+}
+
+fn claimed_failure(exit: Exit, result: Map<String, Value>, stderr_tail: &str) -> Failure {
+    let mut told = failure(
+        ErrorCode::ProcessingError,
+        format!("the specialist reported failure and {}", exit_words(exit)),
+        vec!["Look at result and at the attempt's log, mend the cause and retry".to_owned()],
+    );
+    if !stderr_tail.is_empty() && result.get("error").is_none() {
+        told.message = format!("{}; its last words: {stderr_tail}", told.message);
+    }
+    heed_error(&mut told, &result);
+    told.result = Some(result);
+    told
+}
+
+fn bad_exit(exit: Exit, result: Option<Map<String, Value>>, ended: &Ended) -> Failure {
+    let mut told = failure(
+        ErrorCode::ProcessingError,
+        with_tail(format!("the specialist {}", exit_words(exit)), ended),
+        vec!["Look at the attempt's log, mend the cause and retry".to_owned()],
+    );
+    if let Exit::Code(code @ (64 | 65 | 77 | 78)) = exit {
+        told.retryable = false;
+        let what = match code {
+            64 => "how it is called (usage)",
+            65 => "the request's data",
+            77 => "a permission",
+            _ => "its configuration",
+        };
+        told.actions = vec![format!(
+            "Exit code {code} speaks of {what}: mend that, then retry"
+        )];
+    }
+    if let Some(result) = &result {
+        heed_error(&mut told, result);
+    }
+    told.result = result;
+    told
+}
+
+/// What a result says of its own failure wins over the table.
+fn heed_error(told: &mut Failure, result: &Map<String, Value>) {
+    let Some(error) = result.get("error") else {
+        return;
+    };
+    if let Some(message) = error.as_str().or_else(|| error.get("message")?.as_str()) {
+        told.message = message.to_owned();
+    }
+    if let Some(code) = error.get("code").and_then(Value::as_str) {
+        match ErrorCode::parse(code) {
+            Some(known) => {
+                told.code = known;
+                told.retryable = told.retryable && known.retries_by_itself();
+            }
+            None => told.detail_code = Some(code.to_owned()),
+        }
+    }
+    if let Some(retryable) = error.get("retryable").and_then(Value::as_bool) {
+        told.retryable = retryable;
+    }
+}
+
+fn with_tail(message: String, ended: &Ended) -> String {
+    let said = match (&ended.stderr_tail, &ended.stdout) {
+        (tail, _) if !tail.is_empty() => tail.clone(),
+        (_, Output::Text(text)) => tail_of(text, 2000),
+        _ => return message,
+    };
+    format!("{message}; its last words: {said}")
+}
+
+/// The end of a text, cut at a character.
+pub fn tail_of(text: &str, most: usize) -> String {
+    let text = text.trim_end();
+    let start = text.len().saturating_sub(most);
+    let start = (start..text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(text.len());
+    text[start..].to_owned()
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

@@ -1,0 +1,194 @@
+//! The table of verdicts: exit × result × reason.
+
+use super::*;
+
+fn ended(exit: Exit, stdout: &str) -> Ended {
+    Ended {
+        exit,
+        why: None,
+        result_file: Output::Nothing,
+        stdout: Output::read(stdout.as_bytes()),
+        stderr_tail: String::new(),
+        limits: Limits::default(),
+    }
+}
+
+/// A verdict in one word, with `+` where it may be retried and `-` where not.
+fn word(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Completed { .. } => "completed".to_owned(),
+        Verdict::Held { wait_ms, .. } => format!("held {wait_ms}"),
+        Verdict::NeedsReview { .. } => "needs_review".to_owned(),
+        Verdict::Cancelled => "cancelled".to_owned(),
+        Verdict::Interrupted { counted, .. } => format!("interrupted {counted}"),
+        Verdict::Failed(told) => {
+            format!("{}{}", told.code, if told.retryable { "+" } else { "-" })
+        }
+    }
+}
+
+#[test]
+fn exit_codes_and_results() {
+    use Exit::{Code, Signal, Unknown};
+    let cases: &[(Exit, &str, &str)] = &[
+        (Code(0), "", "completed"),
+        (Code(0), "plain text", "completed"),
+        (Code(0), r#"{"status":"complete"}"#, "completed"),
+        (
+            Code(0),
+            r#"{"status":"completed","output":{}}"#,
+            "completed",
+        ),
+        (Code(0), r#"{"anything":1}"#, "completed"),
+        (Code(0), r#"{"status":"compl"#, "completed"),
+        (Code(1), "", "PROCESSING_ERROR+"),
+        (Code(1), r#"{"status":"complete"}"#, "PROCESSING_ERROR+"),
+        (Code(64), "", "PROCESSING_ERROR-"),
+        (Code(65), "", "PROCESSING_ERROR-"),
+        (Code(66), "", "PROCESSING_ERROR+"),
+        (Code(77), "", "PROCESSING_ERROR-"),
+        (Code(78), "", "PROCESSING_ERROR-"),
+        (
+            Code(78),
+            r#"{"error":{"retryable":true}}"#,
+            "PROCESSING_ERROR+",
+        ),
+        (Signal(9), "", "PROCESSING_ERROR+"),
+        (Code(0), r#"{"status":"failed"}"#, "PROCESSING_ERROR+"),
+        (
+            Code(3),
+            r#"{"status":"failed","error":{"retryable":false}}"#,
+            "PROCESSING_ERROR-",
+        ),
+        (
+            Code(0),
+            r#"{"status":"failed","error":{"code":"E_QUOTA"}}"#,
+            "PROCESSING_ERROR+",
+        ),
+        (
+            Code(0),
+            r#"{"status":"failed","error":{"code":"DEPENDENCY_MISSING"}}"#,
+            "DEPENDENCY_MISSING-",
+        ),
+        (
+            Code(0),
+            r#"{"status":"failed","error":{"code":"TIMEOUT"}}"#,
+            "TIMEOUT+",
+        ),
+        (Code(0), r#"{"status":"blocked"}"#, "BLOCKED-"),
+        (Code(7), r#"{"status":"blocked"}"#, "BLOCKED-"),
+        (Code(7), r#"{"status":"needs_review"}"#, "needs_review"),
+        (Code(0), r#"{"retry_after_seconds":1.5}"#, "held 1500"),
+        (
+            Code(9),
+            r#"{"status":"failed","retry_after_seconds":60}"#,
+            "held 60000",
+        ),
+        (
+            Code(0),
+            r#"{"retry_after_seconds":-1}"#,
+            "VALIDATION_FAILED+",
+        ),
+        (
+            Code(0),
+            r#"{"retry_after_seconds":"soon"}"#,
+            "VALIDATION_FAILED+",
+        ),
+        (
+            Code(0),
+            r#"{"retry_after_seconds":1e300}"#,
+            "held 604800000",
+        ),
+        (Code(0), r#"{"retry_after_seconds":null}"#, "completed"),
+        (Code(0), r#"{"status":"done"}"#, "VALIDATION_FAILED+"),
+        (Code(1), r#"{"status":7}"#, "VALIDATION_FAILED+"),
+        (
+            Code(0),
+            r#"{"validation":{"status":"failed"}}"#,
+            "VALIDATION_FAILED+",
+        ),
+        (Code(0), r#"{"status":"delegate"}"#, "PROCESSING_ERROR-"),
+        (Unknown, "", "interrupted true"),
+        (Unknown, "text", "interrupted true"),
+        (Unknown, r#"{"output":1}"#, "interrupted true"),
+        (Unknown, r#"{"status":"complete"}"#, "completed"),
+        (Unknown, r#"{"status":"compl"#, "interrupted true"),
+        (Unknown, r#"{"status":"failed"}"#, "PROCESSING_ERROR+"),
+    ];
+    for (exit, stdout, expected) in cases {
+        assert_eq!(
+            word(&judge(ended(*exit, stdout))),
+            *expected,
+            "{exit:?} {stdout}"
+        );
+    }
+}
+
+#[test]
+fn why_it_was_ended_comes_first() {
+    let whole = r#"{"status":"complete"}"#;
+    for (why, expected) in [
+        (EndedFor::Timeout, "TIMEOUT+"),
+        (EndedFor::Stall, "TIMEOUT+"),
+        (EndedFor::Flood, "PROCESSING_ERROR+"),
+        (EndedFor::Cancel, "cancelled"),
+        (EndedFor::Stop, "interrupted false"),
+        (EndedFor::Linger, "completed"),
+    ] {
+        let ended = Ended {
+            why: Some(why),
+            ..ended(Exit::Signal(15), whole)
+        };
+        assert_eq!(word(&judge(ended)), expected, "{why:?}");
+    }
+}
+
+#[test]
+fn the_result_file_wins_over_stdout() {
+    let mut told = ended(Exit::Code(0), r#"{"status":"failed"}"#);
+    told.result_file = Output::read(br#"{"status":"complete","summary":"file"}"#);
+    let Verdict::Completed { result, .. } = judge(told) else {
+        panic!()
+    };
+    assert_eq!(result.unwrap()["summary"], "file");
+}
+
+#[test]
+fn a_result_file_that_was_cut_short_is_not_a_success() {
+    let mut told = ended(Exit::Code(0), "");
+    told.result_file = Output::read(br#"{"status":"comp"#);
+    assert_eq!(word(&judge(told)), "VALIDATION_FAILED+");
+}
+
+#[test]
+fn the_failure_says_what_the_specialist_said_last() {
+    let mut told = ended(Exit::Code(2), "");
+    told.stderr_tail = "no such table: users".to_owned();
+    let Verdict::Failed(told) = judge(told) else {
+        panic!()
+    };
+    assert_eq!(
+        told.message,
+        "the specialist exited with 2; its last words: no such table: users"
+    );
+}
+
+#[test]
+fn a_foreign_code_is_kept_beside_ours() {
+    let told = ended(
+        Exit::Code(1),
+        r#"{"error":{"code":"E_QUOTA","message":"no credit"}}"#,
+    );
+    let Verdict::Failed(told) = judge(told) else {
+        panic!()
+    };
+    assert_eq!(told.detail_code.as_deref(), Some("E_QUOTA"));
+    assert_eq!(told.message, "no credit");
+}
+
+#[test]
+fn a_tail_is_cut_at_a_character() {
+    assert_eq!(tail_of("aé", 1), "");
+    assert_eq!(tail_of("aé\n", 2), "é");
+    assert_eq!(tail_of("short", 100), "short");
+}

@@ -1,0 +1,7 @@
+//! Decisions: pure functions of what is known and what time it is. No I/O in this room.
+
+pub mod intake;
+pub mod judge;
+pub mod next;
+pub mod retry;
+pub mod schedule;

@@ -1,0 +1,493 @@
+//! The record: a producer's document, and what the daemon adds to it.
+//!
+//! What a producer wrote stays where it wrote it. Where the daemon needs a key that the
+//! producer used, the producer's value moves to `handoffd.submitted`. All that is the daemon's
+//! alone sits under the one key `handoffd`, parsed here into [`Meta`]; keys in it that this
+//! version does not know are kept.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::clock::Wall;
+use crate::protocol::json;
+use crate::protocol::lifecycle::State;
+use crate::protocol::timer::Timer;
+
+/// The version of the stored format.
+pub const FORMAT: u64 = 1;
+
+/// Attempt numbers above this in a submission are not history but an attack on the counter.
+const MAX_BELIEVED_ATTEMPT: u32 = 1_000_000;
+
+/// Keys that the daemon writes in the course of every handoff. A producer's values under them
+/// move to `submitted` at admission.
+const OWNED: [&str; 15] = [
+    "status",
+    "started_at",
+    "completed_at",
+    "timestamp_completed",
+    "failed_at",
+    "timestamp_failed",
+    "execution_time_seconds",
+    "result",
+    "error",
+    "waiting",
+    "retry_available",
+    "retry_count",
+    "max_retries",
+    "recovery_actions",
+    "answer",
+];
+
+/// Keys that are written only where a result has them; until then they are the producer's.
+pub const LIFTED: [&str; 6] = [
+    "output",
+    "validation",
+    "metadata",
+    "next_steps",
+    "warnings",
+    "errors",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    Completed,
+    Failed,
+    Timeout,
+    Stalled,
+    Interrupted,
+    Cancelled,
+    Blocked,
+    NeedsReview,
+    Delegated,
+    Held,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub number: u32,
+    pub started_at: Wall,
+    #[serde(default)]
+    pub ended_at: Option<Wall>,
+    #[serde(default)]
+    pub outcome: Option<AttemptOutcome>,
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    #[serde(default)]
+    pub signal: Option<i32>,
+    #[serde(default)]
+    pub error: Option<AttemptError>,
+    /// The attempt's log, relative to the root; absent where it said nothing.
+    #[serde(default)]
+    pub log: Option<String>,
+    /// How long it ran, by the clock that does not jump.
+    #[serde(default)]
+    pub milliseconds: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptError {
+    pub code: String,
+    pub message: String,
+}
+
+/// The daemon's own part of a record, the value of its `handoffd` key.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Meta {
+    pub revision: u64,
+    pub attempts: Vec<Attempt>,
+    /// How many of `attempts` belong to earlier budgets (before a resubmission or a `retry`).
+    pub spent: usize,
+    /// Automatic retries made in this budget.
+    pub retries: u32,
+    /// Attempts lost in this budget.
+    pub interruptions: u32,
+    pub request_sha256: Option<String>,
+    pub submitted: Map<String, Value>,
+    /// Keys of [`LIFTED`] that hold the daemon's value at the top of the record.
+    pub lifted: Vec<String>,
+    pub previous: Vec<Value>,
+    /// Where a decided move leads. Equal to the folder it stands in once it has arrived.
+    pub to: Option<State>,
+    pub timer: Option<Timer>,
+    /// The boot in which the present attempt was claimed.
+    pub boot: Option<String>,
+    /// A hold that this handoff's specialist asked for: all of its handoffs wait.
+    pub holds_agent: bool,
+    /// Control files that were carried out on this record, newest last.
+    pub applied: Vec<String>,
+    /// Device, inode and size of rejected bytes, to know them again after a crash.
+    pub rejected: Option<String>,
+    /// What a newer daemon of the same format wrote, or a later feature.
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The document without `handoffd`.
+    pub doc: Map<String, Value>,
+    pub meta: Meta,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RecordError {
+    #[error("is not a whole JSON object")]
+    NotADocument,
+    #[error("has no `handoffd` block")]
+    NoMeta,
+    #[error("has a `handoffd` block that does not fit: {0}")]
+    BadMeta(String),
+    #[error("is of format {0}; this version reads format {FORMAT}")]
+    Newer(u64),
+}
+
+fn take<T: DeserializeOwned>(map: &mut Map<String, Value>, key: &str) -> Result<T, RecordError>
+where
+    T: Default,
+{
+    match map.shift_remove(key) {
+        None | Some(Value::Null) => Ok(T::default()),
+        Some(value) => serde_json::from_value(value)
+            .map_err(|error| RecordError::BadMeta(format!("{key}: {error}"))),
+    }
+}
+
+fn put<T: Serialize + PartialEq + Default>(map: &mut Map<String, Value>, key: &str, value: &T) {
+    if *value != T::default() {
+        let value = serde_json::to_value(value).unwrap_or(Value::Null);
+        map.insert(key.to_owned(), value);
+    }
+}
+
+impl Meta {
+    fn from_value(value: Value) -> Result<Self, RecordError> {
+        let Value::Object(mut map) = value else {
+            return Err(RecordError::BadMeta("not an object".to_owned()));
+        };
+        let format: u64 = take(&mut map, "format")?;
+        if format > FORMAT {
+            return Err(RecordError::Newer(format));
+        }
+        if format == 0 {
+            return Err(RecordError::BadMeta("format is missing".to_owned()));
+        }
+        Ok(Self {
+            revision: take(&mut map, "revision")?,
+            attempts: take(&mut map, "attempts")?,
+            spent: take(&mut map, "spent")?,
+            retries: take(&mut map, "retries")?,
+            interruptions: take(&mut map, "interruptions")?,
+            request_sha256: take(&mut map, "request_sha256")?,
+            submitted: take(&mut map, "submitted")?,
+            lifted: take(&mut map, "lifted")?,
+            previous: take(&mut map, "previous")?,
+            to: take(&mut map, "to")?,
+            timer: take(&mut map, "timer")?,
+            boot: take(&mut map, "boot")?,
+            holds_agent: take(&mut map, "holds_agent")?,
+            applied: take(&mut map, "applied")?,
+            rejected: take(&mut map, "rejected")?,
+            extra: map,
+        })
+    }
+
+    fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        map.insert("format".to_owned(), FORMAT.into());
+        map.insert("revision".to_owned(), self.revision.into());
+        map.insert(
+            "attempts".to_owned(),
+            serde_json::to_value(&self.attempts).unwrap_or(Value::Null),
+        );
+        put(&mut map, "spent", &self.spent);
+        put(&mut map, "retries", &self.retries);
+        put(&mut map, "interruptions", &self.interruptions);
+        put(&mut map, "request_sha256", &self.request_sha256);
+        put(&mut map, "submitted", &self.submitted);
+        put(&mut map, "lifted", &self.lifted);
+        put(&mut map, "previous", &self.previous);
+        put(&mut map, "to", &self.to);
+        put(&mut map, "timer", &self.timer);
+        put(&mut map, "boot", &self.boot);
+        put(&mut map, "holds_agent", &self.holds_agent);
+        put(&mut map, "applied", &self.applied);
+        put(&mut map, "rejected", &self.rejected);
+        map.extend(self.extra.clone());
+        Value::Object(map)
+    }
+
+    /// The number that the next attempt gets. Numbers are never used twice.
+    pub fn next_attempt(&self) -> u32 {
+        self.attempts
+            .iter()
+            .map(|attempt| attempt.number)
+            .max()
+            .unwrap_or(0)
+            + 1
+    }
+
+    /// The attempts of the present budget.
+    pub fn current_attempts(&self) -> &[Attempt] {
+        &self.attempts[self.spent.min(self.attempts.len())..]
+    }
+}
+
+impl Record {
+    /// Reads the bytes of a record that the daemon wrote. `None` if they are no JSON object.
+    pub fn document(bytes: &[u8]) -> Option<Map<String, Value>> {
+        match json::parse_own(std::str::from_utf8(bytes).ok()?) {
+            Ok(Value::Object(map)) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// Reads a record that the daemon wrote, whole.
+    pub fn read(bytes: &[u8]) -> Result<Self, RecordError> {
+        Self::from_document(Self::document(bytes).ok_or(RecordError::NotADocument)?)
+    }
+
+    /// Makes a record of a document that the daemon wrote.
+    pub fn from_document(mut doc: Map<String, Value>) -> Result<Self, RecordError> {
+        let meta = doc.shift_remove("handoffd").ok_or(RecordError::NoMeta)?;
+        Ok(Self {
+            meta: Meta::from_value(meta)?,
+            doc,
+        })
+    }
+
+    /// Makes a record of a submission. Nothing in it is believed: what an earlier run left is
+    /// history, and anything else under the daemon's keys is the producer's own.
+    pub fn admit(mut doc: Map<String, Value>, id: &str, sha256: Option<String>) -> Self {
+        let mut record = match doc.shift_remove("handoffd") {
+            None => Self {
+                doc,
+                meta: Meta::default(),
+            },
+            Some(claimed) => Self::readmit(doc, claimed),
+        };
+        for key in OWNED {
+            if let Some(value) = record.doc.shift_remove(key) {
+                record.meta.submitted.insert(key.to_owned(), value);
+            }
+        }
+        record.meta.request_sha256 = sha256;
+        if record.doc.get("handoff_id").and_then(Value::as_str) != Some(id) {
+            let written = record.doc.shift_remove("handoff_id");
+            record
+                .doc
+                .shift_insert(0, "handoff_id".to_owned(), id.into());
+            if let Some(written) = written {
+                record
+                    .meta
+                    .submitted
+                    .insert("handoff_id".to_owned(), written);
+            }
+        }
+        record
+    }
+
+    fn readmit(doc: Map<String, Value>, claimed: Value) -> Self {
+        let believable = |meta: &Meta| {
+            meta.revision < u64::MAX / 2
+                && meta
+                    .attempts
+                    .iter()
+                    .all(|attempt| attempt.number <= MAX_BELIEVED_ATTEMPT)
+        };
+        match Meta::from_value(claimed.clone()) {
+            Ok(meta) if believable(&meta) => {
+                let mut record = Self { doc, meta };
+                record.new_budget();
+                record
+            }
+            _ => {
+                let mut meta = Meta::default();
+                meta.submitted.insert("handoffd".to_owned(), claimed);
+                Self { doc, meta }
+            }
+        }
+    }
+
+    /// Moves the last outcome to `previous`, gives the producer's own fields back their places
+    /// and starts the retry budget anew. Attempts stay listed.
+    pub fn new_budget(&mut self) {
+        let mut outcome = Map::new();
+        for key in OWNED {
+            if let Some(value) = self.doc.shift_remove(key) {
+                outcome.insert(key.to_owned(), value);
+            }
+        }
+        for key in std::mem::take(&mut self.meta.lifted) {
+            if let Some(value) = self.doc.shift_remove(&key) {
+                outcome.insert(key.clone(), value);
+            }
+            if let Some(own) = self.meta.submitted.shift_remove(&key) {
+                self.doc.insert(key, own);
+            }
+        }
+        if !outcome.is_empty() {
+            self.meta.previous.push(Value::Object(outcome));
+        }
+        self.meta.spent = self.meta.attempts.len();
+        self.meta.retries = 0;
+        self.meta.interruptions = 0;
+        self.meta.to = None;
+        self.meta.timer = None;
+        self.meta.boot = None;
+        self.meta.holds_agent = false;
+        self.meta.rejected = None;
+    }
+
+    /// Sets one of the daemon's own keys.
+    pub fn set(&mut self, key: &str, value: impl Into<Value>) {
+        self.doc.insert(key.to_owned(), value.into());
+    }
+
+    /// Sets a key that comes from a result; a producer's value there moves to `submitted`.
+    pub fn lift(&mut self, key: &str, value: Value) {
+        if self.meta.lifted.iter().any(|lifted| lifted == key) {
+            self.doc.insert(key.to_owned(), value);
+            return;
+        }
+        if let Some(own) = self.doc.insert(key.to_owned(), value) {
+            self.meta.submitted.insert(key.to_owned(), own);
+        }
+        self.meta.lifted.push(key.to_owned());
+    }
+
+    /// Marks the record as decided for `next`, with the status that goes with it.
+    pub fn decide(&mut self, next: State) {
+        self.meta.revision += 1;
+        self.meta.to = Some(next);
+        self.set("status", next.status());
+        if next != State::Waiting {
+            self.doc.shift_remove("waiting");
+            self.meta.timer = None;
+            self.meta.holds_agent = false;
+        }
+    }
+
+    pub fn running_attempt(&self) -> Option<&Attempt> {
+        self.meta
+            .attempts
+            .last()
+            .filter(|attempt| attempt.outcome.is_none())
+    }
+
+    /// All attempts of this budget together.
+    pub fn execution_ms(&self) -> u64 {
+        self.meta
+            .current_attempts()
+            .iter()
+            .filter_map(|attempt| attempt.milliseconds)
+            .sum()
+    }
+
+    /// The bytes that go to disk: indented, so that `cat` is enough to read it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut doc = self.doc.clone();
+        doc.insert("handoffd".to_owned(), self.meta.to_value());
+        let mut bytes = serde_json::to_vec_pretty(&Value::Object(doc)).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doc(text: &str) -> Map<String, Value> {
+        let Value::Object(map) = json::parse_own(text).unwrap() else {
+            panic!()
+        };
+        map
+    }
+
+    fn reread(record: &Record) -> Record {
+        Record::read(&record.to_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_producers_fields_stay_as_written() {
+        let text = r#"{"a":1.0,"b":1e400,"c":12345678901234567890123,"status":"odd","z":{"k":-0}}"#;
+        let record = Record::admit(doc(text), "x", None);
+        assert_eq!(record.meta.submitted["status"], "odd");
+        assert!(!record.doc.contains_key("status"));
+        let bytes = String::from_utf8(record.to_bytes()).unwrap();
+        for written in ["1.0", "1e400", "12345678901234567890123", "-0"] {
+            assert!(bytes.contains(written), "{written} in {bytes}");
+        }
+        assert_eq!(reread(&record), record);
+    }
+
+    #[test]
+    fn a_lifted_key_keeps_the_producers_value_and_gives_it_back() {
+        let mut record = Record::admit(doc(r#"{"metadata":{"mine":1},"n":2}"#), "x", None);
+        record.lift("metadata", serde_json::json!({"theirs": 2}));
+        record.set("error", "e");
+        assert_eq!(record.meta.submitted["metadata"]["mine"], 1);
+        let again = Record::admit(
+            doc(std::str::from_utf8(&record.to_bytes()).unwrap()),
+            "x",
+            None,
+        );
+        assert_eq!(again.doc["metadata"]["mine"], 1);
+        assert_eq!(again.meta.previous[0]["metadata"]["theirs"], 2);
+        assert_eq!(again.meta.previous[0]["error"], "e");
+    }
+
+    #[test]
+    fn a_forged_block_is_kept_as_data_and_not_believed() {
+        for forged in [
+            r#"{"handoffd":{"to":"completed"}}"#,
+            r#"{"handoffd":"x"}"#,
+            r#"{"handoffd":{"format":99}}"#,
+            r#"{"handoffd":{"format":1,"attempts":[{"number":4294967295,"started_at":"2026-01-01T00:00:00Z"}]}}"#,
+        ] {
+            let record = Record::admit(doc(forged), "x", None);
+            assert!(record.meta.submitted.contains_key("handoffd"), "{forged}");
+            assert_eq!(record.meta.to, None);
+            assert_eq!(record.meta.next_attempt(), 1);
+        }
+    }
+
+    #[test]
+    fn numbers_go_on_after_a_resubmission_and_the_budget_starts_anew() {
+        let mut record = Record::admit(doc("{}"), "x", None);
+        record.meta.attempts.push(Attempt {
+            number: 3,
+            started_at: Wall(0),
+            ended_at: Some(Wall(5)),
+            outcome: Some(AttemptOutcome::Failed),
+            exit_code: Some(1),
+            signal: None,
+            error: None,
+            log: None,
+            milliseconds: Some(5),
+        });
+        record.meta.retries = 3;
+        record.decide(State::Failed);
+        let again = Record::admit(
+            doc(std::str::from_utf8(&record.to_bytes()).unwrap()),
+            "x",
+            None,
+        );
+        assert_eq!(again.meta.next_attempt(), 4);
+        assert_eq!(again.meta.retries, 0);
+        assert!(again.meta.current_attempts().is_empty());
+        assert_eq!(again.meta.to, None);
+        assert_eq!(again.execution_ms(), 0);
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_and_unknown_keys_are_kept() {
+        let newer = doc(r#"{"handoffd":{"format":2}}"#);
+        assert_eq!(Record::from_document(newer), Err(RecordError::Newer(2)));
+        let text = r#"{"handoffd":{"format":1,"revision":4,"chain":"c"}}"#;
+        let record = Record::from_document(doc(text)).unwrap();
+        assert_eq!(reread(&record).meta.extra["chain"], "c");
+    }
+}

@@ -1,0 +1,227 @@
+//! What an attempt left: its result, its output, its last words, and the log worth keeping.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::durable;
+use crate::protocol::result::Output;
+use crate::runner::launch::AttemptPaths;
+use crate::runner::slots::Slots;
+use crate::runner::vitals::Sample;
+use crate::spool::look::{Looked, look};
+
+/// How much of stderr goes into a failure's message.
+const TAIL_BYTES: u64 = 2000;
+
+#[derive(Debug)]
+pub struct Collected {
+    pub result_file: Output,
+    pub stdout: Output,
+    pub stderr_tail: String,
+    /// There is a log to keep.
+    pub has_log: bool,
+}
+
+/// Reads what the attempt in this slot left. Nothing is moved or deleted.
+pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64) -> Collected {
+    let stderr = slots.stderr_path(number);
+    // A crash may have come after the log was put away.
+    let log = if size(&stderr) == 0 {
+        paths.log.clone()
+    } else {
+        stderr
+    };
+    Collected {
+        result_file: read_result(&paths.result, max_output),
+        stdout: read_output(&slots.stdout_path(number), max_output),
+        stderr_tail: tail(&log),
+        has_log: size(&log) > 0,
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+fn read_output(path: &Path, most: u64) -> Output {
+    if size(path) == 0 {
+        return Output::Nothing;
+    }
+    let mut bytes = Vec::new();
+    match File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
+        Ok(_) => Output::read(&bytes),
+        Err(error) => Output::Text(format!("[the output could not be read: {error}]")),
+    }
+}
+
+/// The result file is the specialist's own: a link or a pipe there is not followed.
+fn read_result(path: &Path, most: u64) -> Output {
+    let broken = |why: String| Output::Broken {
+        why,
+        text: String::new(),
+    };
+    match look(path, most) {
+        Looked::Gone => Output::Nothing,
+        Looked::Bytes { bytes, .. } => Output::read(&bytes),
+        Looked::TooLarge { .. } => broken("it is larger than daemon.max_output_size".to_owned()),
+        Looked::Folder => broken("it is a folder".to_owned()),
+        Looked::NotAFile { what, .. } => broken(format!("it is {what}")),
+        Looked::Changing => broken("it changed while it was read".to_owned()),
+        Looked::Unreadable { error, .. } => broken(error.to_string()),
+    }
+}
+
+/// Whether a whole result stands there: a JSON object that parses.
+pub fn has_whole_result(paths: &AttemptPaths, max_output: u64) -> bool {
+    matches!(
+        read_result(&paths.result, max_output),
+        Output::Result { .. }
+    )
+}
+
+fn tail(path: &Path) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        // A log that was cut at its head starts with a hole.
+        let start = bytes
+            .iter()
+            .position(|byte| *byte != 0)
+            .unwrap_or(bytes.len());
+        Ok(String::from_utf8_lossy(&bytes[start..]).trim().to_owned())
+    };
+    read().unwrap_or_default()
+}
+
+/// Puts the log away under its own name, and the printed text too where the attempt failed.
+pub fn keep_logs(
+    slots: &Slots,
+    number: u32,
+    paths: &AttemptPaths,
+    keep_stdout: bool,
+) -> io::Result<()> {
+    let stderr = slots.stderr_path(number);
+    if size(&stderr) > 0 {
+        durable::replace(&stderr, &paths.log)?;
+    }
+    let stdout = slots.stdout_path(number);
+    if keep_stdout && size(&stdout) > 0 {
+        fs::copy(&stdout, &paths.kept_stdout)?;
+    }
+    Ok(())
+}
+
+/// Removes what only the running attempt needed.
+pub fn clean(paths: &AttemptPaths) {
+    for path in [&paths.result, &paths.heartbeat] {
+        match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_dir() => drop(fs::remove_dir_all(path)),
+            Ok(_) => drop(fs::remove_file(path)),
+            Err(_) => {}
+        }
+    }
+}
+
+/// One look at a running attempt.
+pub fn sample(slots: &Slots, number: u32, paths: &AttemptPaths, cpu_ms: Option<u64>) -> Sample {
+    let stamp = |path: &Path| {
+        let metadata = fs::symlink_metadata(path).ok()?;
+        let modified =
+            i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        Some((metadata.len(), modified))
+    };
+    Sample {
+        stdout_bytes: size(&slots.stdout_path(number)),
+        stderr_bytes: size(&slots.stderr_path(number)),
+        result: stamp(&paths.result),
+        heartbeat: stamp(&paths.heartbeat),
+        cpu_ms,
+    }
+}
+
+/// Frees the head of a log that outgrew its cap; the attempt goes on appending to its end.
+pub fn cap_log(path: &Path, cap: u64) {
+    let length = size(path);
+    if length <= cap {
+        return;
+    }
+    let Ok(file) = File::options().write(true).open(path) else {
+        return;
+    };
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(&file, flags, 0, length - cap / 2).is_ok() {
+            return;
+        }
+    }
+    let _ = file.set_len(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_was_left_is_read_and_the_log_is_put_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let slots = Slots::new(dir.path());
+        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
+        let mut slot = slots.acquire().unwrap();
+        slot.stdout.write_all(b"hello").unwrap();
+        slot.stderr.write_all(b"first\nlast words\n").unwrap();
+        let collected = collect(&slots, slot.number, &paths, 1000);
+        assert_eq!(collected.stdout, Output::Text("hello".to_owned()));
+        assert_eq!(collected.result_file, Output::Nothing);
+        assert_eq!(collected.stderr_tail, "first\nlast words");
+        for _ in 0..2 {
+            keep_logs(&slots, slot.number, &paths, true).unwrap();
+            assert!(
+                collect(&slots, slot.number, &paths, 1000).has_log,
+                "also when asked again"
+            );
+        }
+        assert_eq!(fs::read(&paths.kept_stdout).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn a_link_at_the_results_place_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
+        symlink("/etc/passwd", &paths.result).unwrap();
+        assert!(matches!(
+            read_result(&paths.result, 100_000),
+            Output::Broken { .. }
+        ));
+        assert!(!has_whole_result(&paths, 100_000));
+        clean(&paths);
+        assert!(fs::symlink_metadata(&paths.result).is_err());
+        assert!(Path::new("/etc/passwd").exists());
+    }
+
+    #[test]
+    fn a_long_log_loses_its_head_and_keeps_its_tail() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut file = File::options()
+            .append(true)
+            .create(true)
+            .open(&path)
+            .unwrap();
+        for n in 0..100_000 {
+            writeln!(file, "line {n}").unwrap();
+        }
+        cap_log(&path, 100_000);
+        writeln!(file, "the end").unwrap();
+        assert!(fs::metadata(&path).unwrap().blocks() * 512 < 200_000);
+        assert!(tail(&path).ends_with("the end"));
+    }
+}

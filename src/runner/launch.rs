@@ -1,0 +1,183 @@
+//! What an attempt is given: its command, its environment, its working folder.
+//!
+//! Nothing from a request reaches a shell or the argument list; a request speaks to its
+//! specialist through stdin and a closed list of variables.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::config::Specialist;
+
+/// Of the daemon's own environment, what every specialist may see.
+const PASSED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
+
+/// Where an attempt's files stand, by id and attempt.
+#[derive(Debug, Clone)]
+pub struct AttemptPaths {
+    pub result: PathBuf,
+    pub heartbeat: PathBuf,
+    pub log: PathBuf,
+    pub kept_stdout: PathBuf,
+}
+
+impl AttemptPaths {
+    pub fn new(run: &Path, logs: &Path, id: &str, attempt: u32) -> Self {
+        Self {
+            result: run.join(format!("{id}.{attempt}.result")),
+            heartbeat: run.join(format!("{id}.{attempt}.beat")),
+            log: logs.join(format!("{id}.{attempt}.log")),
+            kept_stdout: logs.join(format!("{id}.{attempt}.out")),
+        }
+    }
+}
+
+/// What the variables of one attempt say.
+#[derive(Debug)]
+pub struct Briefing<'a> {
+    pub id: &'a str,
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub deadline: String,
+    pub record: PathBuf,
+    pub root: &'a Path,
+    pub context: PathBuf,
+    pub state_file: Option<PathBuf>,
+    pub last_error: Option<String>,
+    pub paths: &'a AttemptPaths,
+}
+
+/// The whole environment of an attempt; `inherited` looks into the daemon's own.
+pub fn environment(
+    briefing: &Briefing<'_>,
+    specialist: &Specialist,
+    inherited: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = Vec::with_capacity(24);
+    let passed = PASSED
+        .iter()
+        .copied()
+        .chain(specialist.pass_env.iter().map(String::as_str));
+    for name in passed {
+        if let Some(value) = inherited(name) {
+            set(&mut env, name, value);
+        }
+    }
+    for (name, value) in &specialist.env {
+        set(&mut env, name, value);
+    }
+    set(&mut env, "HANDOFF_ID", briefing.id);
+    set(&mut env, "HANDOFF_FILE", &briefing.record);
+    set(&mut env, "HANDOFF_ROOT", briefing.root);
+    set(&mut env, "HANDOFF_ATTEMPT", briefing.attempt.to_string());
+    set(
+        &mut env,
+        "HANDOFF_MAX_ATTEMPTS",
+        briefing.max_attempts.to_string(),
+    );
+    set(&mut env, "HANDOFF_DEADLINE", &briefing.deadline);
+    set(&mut env, "HANDOFF_RESULT", &briefing.paths.result);
+    set(&mut env, "HANDOFF_HEARTBEAT", &briefing.paths.heartbeat);
+    set(&mut env, "HANDOFF_CONTEXT_DIR", &briefing.context);
+    if let Some(state) = &briefing.state_file {
+        set(&mut env, "HANDOFF_STATE_FILE", state);
+    }
+    if let Some(last) = &briefing.last_error {
+        set(&mut env, "HANDOFF_LAST_ERROR", last);
+    }
+    env
+}
+
+fn set(env: &mut Vec<(OsString, OsString)>, name: &str, value: impl Into<OsString>) {
+    let value = value.into();
+    match env.iter_mut().find(|(known, _)| known == name) {
+        Some((_, old)) => *old = value,
+        None => env.push((name.into(), value)),
+    }
+}
+
+/// The command as the system gets it: one with a slash is relative to the root, one without is
+/// looked up in `PATH`.
+pub fn argv(specialist: &Specialist, root: &Path) -> Vec<OsString> {
+    specialist
+        .command
+        .iter()
+        .enumerate()
+        .map(|(at, word)| match at {
+            0 if word.contains('/') => root.join(word).into_os_string(),
+            _ => word.into(),
+        })
+        .collect()
+}
+
+pub fn working_dir(specialist: &Specialist, root: &Path) -> PathBuf {
+    specialist
+        .working_dir
+        .as_ref()
+        .map_or_else(|| root.to_owned(), |folder| root.join(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn briefing<'a>(paths: &'a AttemptPaths, root: &'a Path) -> Briefing<'a> {
+        Briefing {
+            id: "x",
+            attempt: 2,
+            max_attempts: 4,
+            deadline: "2026-01-01T00:00:00.000Z".to_owned(),
+            record: root.join("handoffs/in-progress/x.json"),
+            root,
+            context: root.join("context"),
+            state_file: None,
+            last_error: Some("TIMEOUT: slow".to_owned()),
+            paths,
+        }
+    }
+
+    #[test]
+    fn only_what_is_named_is_passed_on() {
+        let root = Path::new("/r");
+        let paths = AttemptPaths::new(Path::new("/r/run"), Path::new("/r/logs"), "x", 2);
+        let mut specialist = Specialist {
+            pass_env: vec!["KEY".into()],
+            ..Specialist::default()
+        };
+        specialist.env.insert("LANG".into(), "C".into());
+        let env = environment(&briefing(&paths, root), &specialist, |name| {
+            matches!(name, "PATH" | "LANG" | "KEY" | "SECRET").then(|| format!("own {name}").into())
+        });
+        let get = |name: &str| {
+            env.iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, v)| v.to_str().unwrap().to_owned())
+        };
+        assert_eq!(get("PATH").as_deref(), Some("own PATH"));
+        assert_eq!(get("KEY").as_deref(), Some("own KEY"));
+        assert_eq!(get("LANG").as_deref(), Some("C"), "the configuration wins");
+        assert_eq!(get("SECRET"), None);
+        assert_eq!(get("HANDOFF_ATTEMPT").as_deref(), Some("2"));
+        assert_eq!(get("HANDOFF_RESULT").as_deref(), Some("/r/run/x.2.result"));
+        assert_eq!(get("HANDOFF_LAST_ERROR").as_deref(), Some("TIMEOUT: slow"));
+        assert_eq!(get("HANDOFF_STATE_FILE"), None);
+    }
+
+    #[test]
+    fn a_command_with_a_slash_is_relative_to_the_root() {
+        let with = |command: &[&str]| Specialist {
+            command: command.iter().map(ToString::to_string).collect(),
+            ..Specialist::default()
+        };
+        let root = Path::new("/r");
+        assert_eq!(
+            argv(&with(&["specialists/a.sh", "b/c"]), root),
+            ["/r/specialists/a.sh", "b/c"]
+        );
+        assert_eq!(
+            argv(&with(&["python3", "s/a.py"]), root),
+            ["python3", "s/a.py"]
+        );
+        assert_eq!(argv(&with(&["/bin/true"]), root), ["/bin/true"]);
+        assert_eq!(working_dir(&with(&["x"]), root), root);
+    }
+}

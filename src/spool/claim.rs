@@ -1,0 +1,255 @@
+//! Taking a file: out of `pending/`, or out of `waiting/` into its next attempt.
+//!
+//! From `pending/` the move comes first and the new content second, because nothing is ever
+//! rewritten there. The new content is an exchange, so that the bytes that were there before
+//! stand in `.handoffd/tmp/` until the new ones are known to be on disk. The temporary file's
+//! name carries the inode of the file that is being taken: after a crash, comparing inodes
+//! tells a file that was moved but not yet rewritten from one that was, whatever the file says
+//! of itself.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::durable;
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+use crate::spool::look::Identity;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TakeError {
+    /// It was moved or deleted meanwhile.
+    #[error("it is no longer there")]
+    Gone,
+    /// It is not the file that was read.
+    #[error("it changed after it was read")]
+    Changed,
+    /// The id stands where this one would go.
+    #[error("the id is taken")]
+    Taken,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A file that was taken. The bytes it had before stand at `leftover` until they are let go.
+#[derive(Debug)]
+#[must_use]
+pub struct Taken {
+    pub leftover: PathBuf,
+}
+
+/// Where a claim came from, as its temporary file's name tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    Pending,
+    Waiting,
+}
+
+fn claim_path(layout: &Layout, origin: Origin, inode: u64, id: &str) -> PathBuf {
+    let letter = match origin {
+        Origin::Pending => 'p',
+        Origin::Waiting => 'w',
+    };
+    layout
+        .tmp()
+        .join(format!("claim-{letter}-{inode}-{id}.json"))
+}
+
+/// Reads a claim's file name back: where it came from, the inode that was taken, the id.
+pub fn parse_claim_name(name: &str) -> Option<(Origin, u64, &str)> {
+    let rest = name.strip_prefix("claim-")?.strip_suffix(".json")?;
+    let (letter, rest) = rest.split_once('-')?;
+    let origin = match letter {
+        "p" => Origin::Pending,
+        "w" => Origin::Waiting,
+        _ => return None,
+    };
+    let (inode, id) = rest.split_once('-')?;
+    Some((origin, inode.parse().ok()?, id))
+}
+
+fn prepare(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match durable::create(path, bytes) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            durable::create(path, bytes).map(drop)
+        }
+        created => created.map(drop),
+    }
+}
+
+fn forget(path: &Path) {
+    // What stays behind is swept at the next start; nothing depends on it.
+    let _ = fs::remove_file(path);
+}
+
+/// Takes a submission out of `pending/` to `land` as `<id>.json` with `bytes` as its content.
+pub fn from_pending(
+    layout: &Layout,
+    submission: &Path,
+    identity: Identity,
+    id: &str,
+    land: State,
+    bytes: &[u8],
+) -> Result<Taken, TakeError> {
+    let temp = claim_path(layout, Origin::Pending, identity.inode, id);
+    prepare(&temp, bytes)?;
+    let target = layout.record(land, id);
+    if let Err(error) = durable::move_no_replace(submission, &target) {
+        forget(&temp);
+        return Err(match error.kind() {
+            io::ErrorKind::NotFound if !submission_exists(submission) => TakeError::Gone,
+            io::ErrorKind::AlreadyExists => TakeError::Taken,
+            _ => TakeError::Io(error),
+        });
+    }
+    let same = Identity::at(&target).is_ok_and(|now| now == identity);
+    let swapped = if same {
+        durable::exchange(&temp, &target)
+    } else {
+        Ok(())
+    };
+    if same && swapped.is_ok() {
+        return Ok(Taken { leftover: temp });
+    }
+    // Not what was read, or no room to swap: give it back as it is.
+    let given_back = durable::move_no_replace(&target, submission);
+    if given_back.is_ok() {
+        forget(&temp);
+    }
+    swapped?;
+    given_back?;
+    Err(TakeError::Changed)
+}
+
+fn submission_exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Takes a parked record into `in-progress/`: content first, then the move.
+pub fn from_waiting(
+    layout: &Layout,
+    identity: Identity,
+    id: &str,
+    bytes: &[u8],
+) -> Result<Taken, TakeError> {
+    let parked = layout.record(State::Waiting, id);
+    let temp = claim_path(layout, Origin::Waiting, identity.inode, id);
+    prepare(&temp, bytes)?;
+    if let Err(error) = durable::exchange(&temp, &parked) {
+        forget(&temp);
+        return Err(match error.kind() {
+            io::ErrorKind::NotFound => TakeError::Gone,
+            _ => TakeError::Io(error),
+        });
+    }
+    if Identity::at(&temp).is_ok_and(|now| now == identity) {
+        match durable::move_no_replace(&parked, &layout.record(State::InProgress, id)) {
+            Ok(()) => return Ok(Taken { leftover: temp }),
+            Err(error) => {
+                durable::exchange(&temp, &parked)?;
+                forget(&temp);
+                return Err(match error.kind() {
+                    io::ErrorKind::AlreadyExists => TakeError::Taken,
+                    _ => TakeError::Io(error),
+                });
+            }
+        }
+    }
+    durable::exchange(&temp, &parked)?;
+    forget(&temp);
+    Err(TakeError::Changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> (tempfile::TempDir, Layout) {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        layout.ensure().unwrap();
+        (dir, layout)
+    }
+
+    #[test]
+    fn a_submission_is_taken_once_and_its_bytes_are_kept_until_let_go() {
+        let (_dir, layout) = root();
+        let path = layout.pending().join("x.json");
+        fs::write(&path, "raw").unwrap();
+        let identity = Identity::at(&path).unwrap();
+        let taken = from_pending(&layout, &path, identity, "x", State::InProgress, b"new").unwrap();
+        assert_eq!(
+            fs::read(layout.record(State::InProgress, "x")).unwrap(),
+            b"new"
+        );
+        assert_eq!(fs::read(&taken.leftover).unwrap(), b"raw");
+        let name = taken.leftover.file_name().unwrap().to_str().unwrap();
+        assert_eq!(
+            parse_claim_name(name),
+            Some((Origin::Pending, identity.inode, "x"))
+        );
+        let again = from_pending(&layout, &path, identity, "x", State::InProgress, b"new");
+        assert!(matches!(again, Err(TakeError::Gone)));
+    }
+
+    #[test]
+    fn a_file_that_changed_is_given_back() {
+        let (_dir, layout) = root();
+        let path = layout.pending().join("x.json");
+        fs::write(&path, "raw").unwrap();
+        let identity = Identity::at(&path).unwrap();
+        fs::write(&path, "rewritten").unwrap();
+        let taken = from_pending(&layout, &path, identity, "x", State::InProgress, b"new");
+        assert!(matches!(taken, Err(TakeError::Changed)));
+        assert_eq!(fs::read(&path).unwrap(), b"rewritten");
+        assert!(layout.states_of("x").is_empty());
+        assert_eq!(fs::read_dir(layout.tmp()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_id_that_is_taken_is_never_overwritten() {
+        let (_dir, layout) = root();
+        let path = layout.pending().join("x.json");
+        fs::write(&path, "raw").unwrap();
+        fs::write(layout.record(State::InProgress, "x"), "other").unwrap();
+        let identity = Identity::at(&path).unwrap();
+        let taken = from_pending(&layout, &path, identity, "x", State::InProgress, b"new");
+        assert!(matches!(taken, Err(TakeError::Taken)));
+        assert_eq!(
+            fs::read(layout.record(State::InProgress, "x")).unwrap(),
+            b"other"
+        );
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_parked_record_is_rewritten_and_then_moved() {
+        let (_dir, layout) = root();
+        let parked = layout.record(State::Waiting, "x");
+        fs::write(&parked, "old").unwrap();
+        let identity = Identity::at(&parked).unwrap();
+        let taken = from_waiting(&layout, identity, "x", b"new").unwrap();
+        assert_eq!(layout.states_of("x"), [State::InProgress]);
+        assert_eq!(fs::read(&taken.leftover).unwrap(), b"old");
+        assert!(matches!(
+            from_waiting(&layout, identity, "x", b"new"),
+            Err(TakeError::Gone)
+        ));
+    }
+
+    #[test]
+    fn a_parked_record_that_changed_stays_parked() {
+        let (_dir, layout) = root();
+        let parked = layout.record(State::Waiting, "x");
+        fs::write(&parked, "old").unwrap();
+        let identity = Identity::at(&parked).unwrap();
+        fs::write(&parked, "edited").unwrap();
+        assert!(matches!(
+            from_waiting(&layout, identity, "x", b"new"),
+            Err(TakeError::Changed)
+        ));
+        assert_eq!(fs::read(&parked).unwrap(), b"edited");
+        assert_eq!(layout.states_of("x"), [State::Waiting]);
+    }
+}

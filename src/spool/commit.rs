@@ -1,0 +1,416 @@
+//! The committer: one thread that makes decided changes durable, in batches.
+//!
+//! Changes that are ready together share their syncs, so that durability does not cost a disk
+//! flush for each handoff; nothing waits for a batch to fill. Each batch goes: new contents
+//! written, audit lines written, both synced; contents put in place (they are now decided);
+//! records moved; folders synced; only then is anybody told.
+//!
+//! A change that can't be made stays here and is tried again, from new files, until it can: an
+//! outcome is never reported as written before it is, and a failed sync is never believed on
+//! its second try.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use crate::durable::{self, Durability};
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+use crate::spool::look::Identity;
+use crate::spool::reject;
+use crate::store::audit::{AuditLog, Event};
+
+/// The most changes that share one round of syncs.
+const BATCH: usize = 256;
+
+/// How long to leave a disk alone that refused something.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// One change to make durable.
+#[derive(Debug)]
+pub enum Change {
+    /// Gives a record its next content where it stands, and moves it.
+    Advance {
+        id: String,
+        from: State,
+        to: State,
+        bytes: Vec<u8>,
+    },
+    /// Makes a claim durable that was made without waiting, moves it on if it is decided for
+    /// another folder, and lets go of the bytes it had before (or keeps them at `keep`).
+    Settle {
+        id: String,
+        at: State,
+        to: State,
+        leftover: PathBuf,
+        keep: Option<PathBuf>,
+    },
+    /// Moves bytes that are no request to `failed/`, with a notice beside them.
+    Reject(reject::Rejection),
+    /// Only the audit lines.
+    Note,
+}
+
+type Done = Box<dyn FnOnce(Finished) + Send>;
+
+/// What became of a change, once it is on disk.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Finished {
+    Done,
+    /// The file to reject was gone or had changed: nothing was done.
+    Skipped,
+}
+
+struct Job {
+    change: Change,
+    events: Vec<Event>,
+    done: Option<Done>,
+    step: Step,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    New,
+    /// Its audit lines are written; they are not written again.
+    Told,
+    /// It stands in its last folder, which may not be synced yet.
+    Moved,
+    Skipped,
+}
+
+/// The way in. Cheap to clone.
+#[derive(Clone)]
+pub struct Committer {
+    jobs: Sender<Job>,
+}
+
+impl Committer {
+    /// Starts the thread. `on_trouble` is called when a change can't be made, with the reason,
+    /// and with `None` when all could be made again.
+    pub fn start(
+        layout: Layout,
+        audit: AuditLog,
+        durability: Durability,
+        on_trouble: impl Fn(Option<String>) + Send + 'static,
+    ) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
+        let (jobs, inbox) = channel();
+        let mut worker = Worker {
+            layout,
+            audit,
+            durability,
+            on_trouble: Box::new(on_trouble),
+            troubled: false,
+            aside: 0,
+        };
+        let thread = std::thread::Builder::new()
+            .name("commit".to_owned())
+            .spawn(move || worker.run(&inbox))?;
+        Ok((Self { jobs }, thread))
+    }
+
+    pub fn submit(
+        &self,
+        change: Change,
+        events: Vec<Event>,
+        done: impl FnOnce(Finished) + Send + 'static,
+    ) {
+        // The thread only ends after every sender is gone.
+        let _ = self.jobs.send(Job {
+            change,
+            events,
+            done: Some(Box::new(done)),
+            step: Step::New,
+        });
+    }
+}
+
+struct Worker {
+    layout: Layout,
+    audit: AuditLog,
+    durability: Durability,
+    on_trouble: Box<dyn Fn(Option<String>) + Send>,
+    troubled: bool,
+    aside: u64,
+}
+
+impl Worker {
+    fn run(&mut self, inbox: &Receiver<Job>) {
+        let mut open = true;
+        let mut jobs: Vec<Job> = Vec::new();
+        while open || !jobs.is_empty() {
+            let first = if jobs.is_empty() {
+                inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                inbox.recv_timeout(RETRY_AFTER)
+            };
+            match first {
+                Ok(job) => jobs.push(job),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) if jobs.is_empty() => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Nobody is left to wait for a broken disk; the next start redoes it.
+                    if !open {
+                        return;
+                    }
+                    open = false;
+                }
+            }
+            while jobs.len() < BATCH
+                && let Ok(job) = inbox.try_recv()
+            {
+                jobs.push(job);
+            }
+            let trouble = self.round(&mut jobs).err();
+            self.tell_trouble(trouble);
+        }
+    }
+
+    fn tell_trouble(&mut self, trouble: Option<io::Error>) {
+        if let Some(error) = trouble {
+            self.troubled = true;
+            (self.on_trouble)(Some(error.to_string()));
+        } else if self.troubled {
+            self.troubled = false;
+            (self.on_trouble)(None);
+        }
+    }
+
+    /// Makes what it can of `jobs`; what could not be made stays in it.
+    fn round(&mut self, jobs: &mut Vec<Job>) -> io::Result<()> {
+        let mut first_error = None;
+        let mut note = |error: io::Error| first_error = first_error.take().or(Some(error));
+        let mut files: Vec<Option<File>> = Vec::with_capacity(jobs.len());
+        for job in jobs.iter_mut() {
+            files.push(self.prepare(job).unwrap_or_else(|error| {
+                note(error);
+                None
+            }));
+        }
+        let mut ready: Vec<bool> = jobs
+            .iter()
+            .zip(&files)
+            .map(|(job, file)| file.is_some() || is_bare(job))
+            .collect();
+        if let Err(error) = self.write_audit(jobs, &ready) {
+            note(error);
+            ready.iter_mut().for_each(|ready| *ready = false);
+        }
+        for (file, ready) in files.iter().zip(&mut ready) {
+            if let (Some(file), true) = (file, *ready)
+                && let Err(error) = durable::sync_file(file, self.durability)
+            {
+                note(error);
+                *ready = false;
+            }
+        }
+        drop(files);
+        let mut folders = BTreeSet::new();
+        for (job, _) in jobs
+            .iter_mut()
+            .zip(&ready)
+            .filter(|(job, ready)| **ready && job.step < Step::Moved)
+        {
+            match self.place(job, &mut folders) {
+                Ok(step) => job.step = step,
+                Err(error) => note(self.mend_folders(error)),
+            }
+        }
+        for job in jobs.iter().filter(|job| job.step == Step::Moved) {
+            folders.extend(job.change.folders(&self.layout));
+        }
+        match self.sync_folders(&folders) {
+            Ok(()) => finish(jobs),
+            Err(error) => note(error),
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Writes what must be on disk before anything is put in place.
+    fn prepare(&mut self, job: &mut Job) -> io::Result<Option<File>> {
+        if job.step >= Step::Moved {
+            return Ok(None);
+        }
+        let file = match &mut job.change {
+            Change::Advance { id, bytes, .. } => Some(fresh(
+                &self.layout.tmp().join(format!("next-{id}.json")),
+                bytes,
+            )),
+            Change::Settle { id, at, .. } => Some(crate::spool::look::open_quietly(
+                &self.layout.record(*at, id),
+            )),
+            Change::Reject(rejection) => {
+                if !rejection.set_apart(&self.layout)? {
+                    job.step = Step::Skipped;
+                    return Ok(None);
+                }
+                Some(fresh(
+                    &rejection.notice_temp(&self.layout),
+                    &rejection.notice(&self.layout),
+                ))
+            }
+            Change::Note => None,
+        };
+        let file = file.transpose().map_err(|error| self.mend_folders(error))?;
+        if let Some(file) = &file
+            && self.durability == Durability::Full
+        {
+            durable::start_writeback(file);
+        }
+        Ok(file)
+    }
+
+    fn write_audit(&mut self, jobs: &mut [Job], ready: &[bool]) -> io::Result<()> {
+        let mut events = Vec::new();
+        for (job, ready) in jobs.iter().zip(ready) {
+            if *ready && job.step == Step::New {
+                events.extend(job.events.iter().cloned());
+            }
+        }
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.audit.append(&events)?;
+        for (job, ready) in jobs.iter_mut().zip(ready) {
+            if *ready && job.step == Step::New {
+                job.step = Step::Told;
+            }
+        }
+        self.audit.sync()
+    }
+
+    /// Puts the new content in its place and moves the record on.
+    fn place(&mut self, job: &Job, folders: &mut BTreeSet<PathBuf>) -> io::Result<Step> {
+        match &job.change {
+            Change::Advance { id, from, to, .. } => {
+                let temp = self.layout.tmp().join(format!("next-{id}.json"));
+                durable::replace(&temp, &self.layout.record(*from, id))?;
+                self.travel(id, *from, *to)?;
+            }
+            Change::Settle {
+                id,
+                at,
+                to,
+                leftover,
+                keep,
+            } => {
+                self.travel(id, *at, *to)?;
+                // The synced record no longer needs what it was made from.
+                match keep {
+                    Some(keep) => durable::replace(leftover, keep),
+                    None => fs::remove_file(leftover),
+                }
+                .or_else(|error| match error.kind() {
+                    io::ErrorKind::NotFound => Ok(()),
+                    _ => Err(error),
+                })?;
+            }
+            Change::Reject(rejection) => rejection.place(&self.layout)?,
+            Change::Note => {}
+        }
+        folders.extend(job.change.folders(&self.layout));
+        Ok(Step::Moved)
+    }
+
+    /// Moves a record. A file in the way is somebody else's or older: it is set aside, never
+    /// deleted, and never the other way round.
+    fn travel(&mut self, id: &str, from: State, to: State) -> io::Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        debug_assert!(from.may_become(to), "{from} to {to}");
+        let (source, target) = (self.layout.record(from, id), self.layout.record(to, id));
+        match durable::move_no_replace(&source, &target) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.aside += 1;
+                let name = format!("{id}.{}.{}.json", to.folder(), unique(&target, self.aside));
+                tracing::warn!(
+                    handoff_id = id,
+                    "a file stood in the way in {to}; set aside as {name}"
+                );
+                durable::move_no_replace(&target, &self.layout.aside().join(name))?;
+                durable::move_no_replace(&source, &target)
+            }
+            // A retry of a round that had moved it already.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && target.exists() => Ok(()),
+            moved => moved,
+        }
+    }
+
+    /// A state folder that somebody deleted is made again; the change is tried again after.
+    fn mend_folders(&self, error: io::Error) -> io::Error {
+        if error.kind() == io::ErrorKind::NotFound {
+            let _ = self.layout.ensure();
+        }
+        error
+    }
+
+    fn sync_folders(&self, folders: &BTreeSet<PathBuf>) -> io::Result<()> {
+        if self.durability == Durability::Relaxed {
+            return Ok(());
+        }
+        for folder in folders {
+            durable::sync_dir(&Layout::open_dir(folder)?, self.durability)?;
+        }
+        Ok(())
+    }
+}
+
+impl Change {
+    fn folders(&self, layout: &Layout) -> Vec<PathBuf> {
+        match self {
+            Self::Advance { from, to, .. } => vec![layout.state(*from), layout.state(*to)],
+            Self::Settle { at, to, .. } => {
+                vec![layout.pending(), layout.state(*at), layout.state(*to)]
+            }
+            Self::Reject(rejection) => vec![rejection.from_folder(), layout.state(State::Failed)],
+            Self::Note => Vec::new(),
+        }
+    }
+}
+
+fn is_bare(job: &Job) -> bool {
+    matches!(job.change, Change::Note) || job.step >= Step::Moved
+}
+
+fn finish(jobs: &mut Vec<Job>) {
+    for mut job in std::mem::take(jobs) {
+        let finished = match job.step {
+            Step::Moved => Finished::Done,
+            Step::Skipped => Finished::Skipped,
+            Step::New | Step::Told => {
+                jobs.push(job);
+                continue;
+            }
+        };
+        if let Some(done) = job.done.take() {
+            done(finished);
+        }
+    }
+}
+
+/// Writes a temporary file anew; what an earlier round left under its name is not reused.
+fn fresh(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    match durable::create(path, bytes) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            durable::create(path, bytes)
+        }
+        Err(error) => {
+            let _ = fs::remove_file(path);
+            Err(error)
+        }
+        created => created,
+    }
+}
+
+fn unique(path: &Path, count: u64) -> String {
+    let inode = Identity::at(path).map_or(0, |identity| identity.inode);
+    format!("{inode}-{count}")
+}
+
+#[cfg(test)]
+#[path = "commit_tests.rs"]
+mod tests;

@@ -1,0 +1,202 @@
+//! Where everything stands below a root.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::protocol::lifecycle::State;
+
+#[derive(Debug, Clone)]
+pub struct Layout {
+    root: PathBuf,
+    handoffs: PathBuf,
+    own: PathBuf,
+}
+
+/// Folders of the daemon's own, below `.handoffd/`.
+const OWN: [&str; 6] = ["tmp", "run", "logs", "originals", "rejecting", "aside"];
+
+impl Layout {
+    pub fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            handoffs: root.join("handoffs"),
+            own: root.join(".handoffd"),
+        }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn handoffs(&self) -> &Path {
+        &self.handoffs
+    }
+
+    pub fn state(&self, state: State) -> PathBuf {
+        self.handoffs.join(state.folder())
+    }
+
+    pub fn record(&self, state: State, id: &str) -> PathBuf {
+        let mut path = self.state(state);
+        path.push(format!("{id}.json"));
+        path
+    }
+
+    pub fn pending(&self) -> PathBuf {
+        self.state(State::Pending)
+    }
+
+    pub fn control(&self) -> PathBuf {
+        self.handoffs.join("control")
+    }
+
+    pub fn refused_control(&self) -> PathBuf {
+        self.control().join("rejected")
+    }
+
+    pub fn own(&self) -> &Path {
+        &self.own
+    }
+
+    pub fn tmp(&self) -> PathBuf {
+        self.own.join("tmp")
+    }
+
+    pub fn run(&self) -> PathBuf {
+        self.own.join("run")
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.own.join("logs")
+    }
+
+    pub fn originals(&self) -> PathBuf {
+        self.own.join("originals")
+    }
+
+    pub fn rejecting(&self) -> PathBuf {
+        self.own.join("rejecting")
+    }
+
+    pub fn aside(&self) -> PathBuf {
+        self.own.join("aside")
+    }
+
+    pub fn audit(&self) -> PathBuf {
+        self.root.join("audit")
+    }
+
+    pub fn context(&self) -> PathBuf {
+        self.root.join("context")
+    }
+
+    pub fn daemon_file(&self) -> PathBuf {
+        self.own.join("daemon.json")
+    }
+
+    /// Makes what is missing. What is there stays as it is.
+    pub fn ensure(&self) -> io::Result<()> {
+        let folders = State::ALL
+            .iter()
+            .map(|state| self.state(*state))
+            .chain([
+                self.control(),
+                self.refused_control(),
+                self.audit(),
+                self.context(),
+            ])
+            .chain([self.root.join("artifacts")])
+            .chain(OWN.iter().map(|name| self.own.join(name)));
+        for folder in folders {
+            fs::create_dir_all(&folder).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// All folders that a record moves between must be one file system, or a move is no rename.
+    pub fn check_one_file_system(&self) -> io::Result<()> {
+        let home = fs::metadata(&self.own)?.dev();
+        let folders = State::ALL
+            .iter()
+            .map(|state| self.state(*state))
+            .chain([self.control()])
+            .chain(OWN.iter().map(|name| self.own.join(name)));
+        for folder in folders {
+            if fs::metadata(&folder)?.dev() != home {
+                return Err(io::Error::new(
+                    io::ErrorKind::CrossesDevices,
+                    format!(
+                        "{} is on another file system than {}; all of handoffs/ and .handoffd/ \
+                         must be on one",
+                        folder.display(),
+                        self.own.display()
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The state folders that hold this id's record, `pending/` left out: what stands there is
+    /// a submission.
+    pub fn states_of(&self, id: &str) -> Vec<State> {
+        State::ALL
+            .into_iter()
+            .filter(|state| *state != State::Pending)
+            .filter(|state| fs::symlink_metadata(self.record(*state, id)).is_ok())
+            .collect()
+    }
+
+    /// Whether the id may not be given to anything new.
+    pub fn is_taken(&self, id: &str) -> bool {
+        !self.states_of(id).is_empty()
+            || fs::symlink_metadata(self.state(State::Failed).join(format!("{id}.rejected")))
+                .is_ok()
+    }
+
+    /// The submission of this id in `pending/`, whatever its extension.
+    pub fn submission(&self, id: &str) -> Option<PathBuf> {
+        ["json", "yaml", "yml", "md"]
+            .iter()
+            .map(|ext| self.pending().join(format!("{id}.{ext}")))
+            .find(|path| fs::symlink_metadata(path).is_ok())
+    }
+
+    /// A path as records show it: relative to the root.
+    pub fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+
+    pub fn open_dir(path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_is_made_whole_and_an_id_is_found_where_it_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        layout.ensure().unwrap();
+        layout.ensure().unwrap();
+        layout.check_one_file_system().unwrap();
+        assert!(!layout.is_taken("x"));
+        fs::write(layout.record(State::Waiting, "x"), "{}").unwrap();
+        assert_eq!(layout.states_of("x"), [State::Waiting]);
+        fs::write(layout.state(State::Failed).join("y.rejected"), "").unwrap();
+        assert!(layout.is_taken("y"));
+        fs::write(layout.pending().join("z.yml"), "").unwrap();
+        assert!(layout.submission("z").is_some());
+        assert!(!layout.is_taken("z"));
+    }
+}

@@ -1,0 +1,14 @@
+//! The spool: the state folders, and every way a file moves through them.
+//!
+//! Meaning is added here to the bare moves of [`crate::durable`]: which folder is which state,
+//! how a submission leaves `pending/`, how a decided record travels, what a refused file
+//! becomes, and what a restart finds. Who decides is [`crate::policy`]; who sequences is
+//! [`crate::engine`].
+
+pub mod claim;
+pub mod commit;
+pub mod layout;
+pub mod look;
+pub mod recover;
+pub mod reject;
+pub mod scan;

@@ -1,0 +1,138 @@
+//! Files that are no requests: moved to `failed/` byte for byte, with a notice that says why.
+//!
+//! The bytes go through `.handoffd/rejecting/`, so that a restart finds what was under way
+//! without reading all of `failed/`. The notice carries the device, inode and size of the
+//! bytes, so that a restart knows its own notice from another file of that name.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::durable;
+use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
+use crate::spool::layout::Layout;
+use crate::spool::look::Identity;
+
+#[derive(Debug)]
+pub struct Rejection {
+    /// Where it lies: in `pending/`, or in `rejecting/` after a restart.
+    pub source: PathBuf,
+    pub identity: Identity,
+    /// The id it would have had. The one it gets is numbered if that is taken.
+    pub wanted: String,
+    /// The failed record that tells why; its id and the place of the bytes are filled in here.
+    pub notice: Record,
+    /// Chosen when the bytes are set apart.
+    pub id: String,
+}
+
+fn mark(identity: Identity) -> String {
+    format!("{}:{}:{}", identity.device, identity.inode, identity.size)
+}
+
+impl Rejection {
+    pub fn from_folder(&self) -> PathBuf {
+        self.source.parent().unwrap_or(Path::new(".")).to_owned()
+    }
+
+    fn apart(&self, layout: &Layout) -> PathBuf {
+        layout.rejecting().join(format!("{}.rejected", self.id))
+    }
+
+    pub fn notice_temp(&self, layout: &Layout) -> PathBuf {
+        layout.tmp().join(format!("next-{}.json", self.id))
+    }
+
+    fn notice_path(&self, layout: &Layout) -> PathBuf {
+        layout.record(State::Failed, &self.id)
+    }
+
+    /// Moves the bytes out of sight of intake and settles the id. `false` if they are not there
+    /// any more, or are not the bytes that were judged.
+    pub fn set_apart(&mut self, layout: &Layout) -> io::Result<bool> {
+        if self.id.is_empty() {
+            self.id = self.choose_id(layout);
+        }
+        let apart = self.apart(layout);
+        if fs::symlink_metadata(&apart).is_ok() {
+            return Ok(Identity::at(&apart)? == self.identity);
+        }
+        match durable::move_no_replace(&self.source, &apart) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.source_is_gone() => {
+                return Ok(false);
+            }
+            moved => moved?,
+        }
+        if Identity::at(&apart)? == self.identity {
+            return Ok(true);
+        }
+        durable::move_no_replace(&apart, &self.source)?;
+        Ok(false)
+    }
+
+    fn source_is_gone(&self) -> bool {
+        fs::symlink_metadata(&self.source).is_err()
+    }
+
+    /// The wanted id, or the first numbered one that is free. One whose notice is about these
+    /// very bytes is ours.
+    fn choose_id(&self, layout: &Layout) -> String {
+        let free = |id: &str| !layout.is_taken(id) || self.is_ours(layout, id);
+        if free(&self.wanted) {
+            return self.wanted.clone();
+        }
+        (2u64..)
+            .map(|n| numbered(&self.wanted, n))
+            .find(|id| free(id))
+            .unwrap_or_else(|| self.wanted.clone())
+    }
+
+    fn is_ours(&self, layout: &Layout, id: &str) -> bool {
+        fs::read(layout.record(State::Failed, id))
+            .ok()
+            .and_then(|bytes| Record::read(&bytes).ok())
+            .is_some_and(|notice| notice.meta.rejected == Some(mark(self.identity)))
+    }
+
+    pub fn notice(&self, layout: &Layout) -> Vec<u8> {
+        let mut record = self.notice.clone();
+        record.meta.rejected = Some(mark(self.identity));
+        record.set("handoff_id", self.id.clone());
+        record.set("rejected_file", layout.relative(&self.kept(layout)));
+        record.to_bytes()
+    }
+
+    /// Where the bytes end up.
+    fn kept(&self, layout: &Layout) -> PathBuf {
+        layout
+            .state(State::Failed)
+            .join(format!("{}.rejected", self.id))
+    }
+
+    pub fn place(&self, layout: &Layout) -> io::Result<()> {
+        match durable::move_no_replace(&self.notice_temp(layout), &self.notice_path(layout)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let _ = fs::remove_file(self.notice_temp(layout));
+            }
+            moved => moved?,
+        }
+        durable::move_no_replace(&self.apart(layout), &self.kept(layout))
+    }
+}
+
+/// `<id>~<n>`, cut so that it stays a file name.
+pub fn numbered(id: &str, n: u64) -> String {
+    match crate::protocol::id::HandoffId::parse_made(id) {
+        Ok(id) => id.numbered(n).to_string(),
+        Err(_) => format!("{id}~{n}"),
+    }
+}
+
+/// The first numbered form of a taken id that is free.
+pub fn free_id(layout: &Layout, id: &str) -> String {
+    (2u64..)
+        .map(|n| numbered(id, n))
+        .find(|candidate| !layout.is_taken(candidate))
+        .unwrap_or_else(|| id.to_owned())
+}
