@@ -1,0 +1,236 @@
+//! The daemon's end of the line to its keeper.
+//!
+//! Orders are sent by whoever has one, under a lock, waiting if the socket is full: a keeper
+//! always reads. Reports are read by one thread that does nothing else. When the reader fails
+//! the keeper is gone; then connect again, which starts a new one, and ask for the inventory.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::frame::{self, Inbox};
+use super::wire::{Key, Order, Os, Report, Start, VERSION, Why};
+
+/// How often to try again when a keeper leaves just as we come.
+const TRIES: usize = 5;
+/// How long a keeper may take to greet. It does nothing slow, so beyond this it is stopped.
+const GREETING: Duration = Duration::from_secs(20);
+
+/// How to reach or start the keeper of a root.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// This program; `/proc/self/exe` is the one that runs even after an upgrade.
+    pub program: PathBuf,
+    /// Where the keeper's socket, lock and journal are. Must exist.
+    pub run_dir: PathBuf,
+    /// As attempts have it in `HANDOFF_ROOT`.
+    pub root: PathBuf,
+    /// Do without cgroups even where there are some.
+    pub no_cgroup: bool,
+}
+
+/// Everything that starting an attempt takes.
+#[derive(Debug)]
+pub struct Launch {
+    pub key: Key,
+    /// See [`Start::argv`].
+    pub argv: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
+    pub deadline_boot_ms: u64,
+    pub grace_ms: u64,
+    pub note: Value,
+    /// stdin, stdout and stderr.
+    pub stdio: [OwnedFd; 3],
+}
+
+/// Gives orders. Clones share the connection.
+#[derive(Debug, Clone)]
+pub struct Client {
+    socket: Arc<Mutex<OwnedFd>>,
+}
+
+/// Hears reports.
+#[derive(Debug)]
+pub struct Reader {
+    socket: OwnedFd,
+    inbox: Inbox,
+}
+
+impl Client {
+    /// Connects to the keeper of a root, starting one where there is none.
+    pub fn connect_or_start(
+        program: &Path,
+        run_dir: &Path,
+        root: &Path,
+    ) -> io::Result<(Self, Reader)> {
+        let setup = Setup {
+            program: program.to_owned(),
+            run_dir: run_dir.to_owned(),
+            root: root.to_owned(),
+            no_cgroup: false,
+        };
+        setup.connect_or_start()
+    }
+
+    pub fn start(&self, launch: Launch) -> io::Result<()> {
+        let os = |texts: Vec<OsString>| texts.into_iter().map(Os).collect();
+        let order = Order::Start(Box::new(Start {
+            key: launch.key,
+            argv: os(launch.argv),
+            env: launch
+                .env
+                .into_iter()
+                .map(|(n, v)| (Os(n), Os(v)))
+                .collect(),
+            cwd: Os(launch.cwd.into_os_string()),
+            deadline_boot_ms: launch.deadline_boot_ms,
+            grace_ms: launch.grace_ms,
+            note: launch.note,
+        }));
+        let [stdin, stdout, stderr] = &launch.stdio;
+        self.send(&order, &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])
+    }
+
+    pub fn end(&self, key: &Key, why: Why, grace_ms: u64) -> io::Result<()> {
+        let key = key.clone();
+        self.send(&Order::End { key, why, grace_ms }, &[])
+    }
+
+    pub fn forget(&self, key: &Key) -> io::Result<()> {
+        self.send(&Order::Forget { key: key.clone() }, &[])
+    }
+
+    pub fn inventory(&self) -> io::Result<()> {
+        self.send(&Order::Inventory, &[])
+    }
+
+    pub fn usage(&self, key: &Key) -> io::Result<()> {
+        self.send(&Order::Usage { key: key.clone() }, &[])
+    }
+
+    /// Closes the connection for all clones and for the reader. The keeper keeps what it has.
+    pub fn hang_up(&self) {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Both);
+    }
+
+    fn send(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let frame = frame::encode(order)?;
+        // A frame is never left half sent by a panic, so a poisoned lock means nothing.
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        frame::send(&*socket, &frame, fds)
+    }
+}
+
+impl Reader {
+    /// The next report. An error of the kind `UnexpectedEof` means that the keeper is gone.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator ends, and this is lost"
+    )]
+    pub fn next(&mut self) -> io::Result<Report> {
+        loop {
+            if let Some(report) = self.inbox.pop()? {
+                return Ok(report);
+            }
+            match self.inbox.fill(&self.socket) {
+                Ok(true) => {}
+                Ok(false) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Setup {
+    /// Connects to the keeper, starting one where there is none.
+    pub fn connect_or_start(&self) -> io::Result<(Client, Reader)> {
+        let folder = File::open(&self.run_dir)?;
+        let mut last = None;
+        for _ in 0..TRIES {
+            match frame::connect(&folder) {
+                Ok(socket) => match greet(socket) {
+                    Ok(both) => return Ok(both),
+                    // It left between our coming and its greeting.
+                    Err(error) if is_gone(&error) => last = Some(error),
+                    Err(error) => return Err(error),
+                },
+                Err(error) if is_gone(&error) => {
+                    self.start_keeper()?;
+                    last = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::ConnectionRefused.into()))
+    }
+
+    fn start_keeper(&self) -> io::Result<()> {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("keeper")
+            .arg("--run-dir")
+            .arg(&self.run_dir)
+            .arg("--root")
+            .arg(&self.root)
+            .arg("--root-tag")
+            .arg(super::tag_of(&self.run_dir)?);
+        if self.no_cgroup {
+            command.arg("--no-cgroup");
+        }
+        // Nothing of the daemon's environment is the keeper's business, and a keeper that was
+        // started with an attempt's environment would look like a stray.
+        let output = command.env_clear().stdin(Stdio::null()).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let what = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!(
+            "the keeper could not be started: {}",
+            what.trim()
+        )))
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof
+    )
+}
+
+fn greet(socket: OwnedFd) -> io::Result<(Client, Reader)> {
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
+    let mut reader = Reader {
+        socket: socket.try_clone()?,
+        inbox: Inbox::default(),
+    };
+    let client = Client {
+        socket: Arc::new(Mutex::new(socket)),
+    };
+    client.send(&Order::Hello { version: VERSION }, &[])?;
+    set_socket_timeout(&reader.socket, Timeout::Recv, Some(GREETING))?;
+    match reader.next()? {
+        Report::Hello { version } if version == VERSION => {}
+        Report::Hello { version } => {
+            let what = format!("the keeper speaks version {version}, not {VERSION}");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    }
+    set_socket_timeout(&reader.socket, Timeout::Recv, None)?;
+    Ok((client, reader))
+}

@@ -1,0 +1,272 @@
+//! Writing the journal: two files that take turns, because one could never be shortened.
+//!
+//! A file is emptied, in place, when everything that was started in it is forgotten and the
+//! other is full. It keeps its inode, since minders hold appending descriptors to it. All that
+//! concerns an attempt is in the file it was started in or in the one that came after, and that
+//! one can't be emptied before it.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use super::{Entry, Line, NAMES, VERSION, append, lines, number, read};
+use crate::durable::{self, Durability};
+use crate::keeper::wire::Key;
+
+/// A file that has grown past this is left for the other as soon as that is free.
+const LIMIT: u64 = 1 << 20;
+
+/// The journal, for the one keeper that writes it.
+#[derive(Debug)]
+pub struct Journal {
+    files: [File; 2],
+    current: usize,
+    number: u64,
+    limit: u64,
+    /// The file in which each attempt that is not forgotten was started.
+    started: HashMap<Key, usize>,
+    /// Which files have lines that [`Journal::sync`] has not seen yet.
+    unsynced: [bool; 2],
+}
+
+impl Journal {
+    pub fn open(run_dir: &Path) -> io::Result<(Self, Vec<Entry>)> {
+        Self::open_with(run_dir, LIMIT)
+    }
+
+    fn open_with(run_dir: &Path, limit: u64) -> io::Result<(Self, Vec<Entry>)> {
+        let files = [
+            open_file(&run_dir.join(NAMES[0]))?,
+            open_file(&run_dir.join(NAMES[1]))?,
+        ];
+        durable::sync_dir(&File::open(run_dir)?, Durability::Full)?;
+        let entries = read(run_dir)?;
+        let mut started = HashMap::new();
+        let mut numbers = [0; 2];
+        for (at, name) in NAMES.into_iter().enumerate() {
+            let lines = lines(&std::fs::read(run_dir.join(name))?);
+            numbers[at] = number(&lines);
+            for line in lines {
+                if let Line::Start { key, .. } = line {
+                    started.insert(key, at);
+                }
+            }
+        }
+        let known: HashSet<&Key> = entries.iter().map(|entry| &entry.key).collect();
+        started.retain(|key, _| known.contains(key));
+        let current = usize::from(numbers[1] > numbers[0]);
+        let mut journal = Self {
+            files,
+            current,
+            number: numbers[current],
+            limit,
+            started,
+            unsynced: [false; 2],
+        };
+        if journal.number == 0 && journal.started.is_empty() {
+            journal.begin(current)?;
+        }
+        Ok((journal, entries))
+    }
+
+    /// The file that lines go to now; a minder inherits it.
+    pub fn file(&self) -> &File {
+        &self.files[self.current]
+    }
+
+    pub fn append(&mut self, line: &Line) -> io::Result<()> {
+        match line {
+            Line::Start { key, .. } => {
+                self.rotate()?;
+                append(self.file(), line)?;
+                self.started.insert(key.clone(), self.current);
+            }
+            Line::Forget { key } => {
+                append(self.file(), line)?;
+                self.started.remove(key);
+            }
+            _ => append(self.file(), line)?,
+        }
+        self.unsynced[self.current] = true;
+        Ok(())
+    }
+
+    /// Returns once all lines so far would survive a power cut.
+    pub fn sync(&mut self) -> io::Result<()> {
+        for (file, unsynced) in self.files.iter().zip(&mut self.unsynced) {
+            if std::mem::take(unsynced) {
+                durable::sync_file(file, Durability::Full)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let other = 1 - self.current;
+        if self.file().metadata()?.len() > self.limit
+            && !self.started.values().any(|&at| at == other)
+        {
+            self.begin(other)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, at: usize) -> io::Result<()> {
+        self.files[at].set_len(0)?;
+        let line = Line::File {
+            version: VERSION,
+            number: self.number + 1,
+        };
+        append(&self.files[at], &line)?;
+        self.number += 1;
+        self.current = at;
+        Ok(())
+    }
+}
+
+/// Opens for appending, and closes a torn last line.
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut file = File::options()
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(path)?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    if text.last().is_some_and(|&byte| byte != b'\n') {
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::journal::Held;
+    use crate::keeper::wire::{Exit, Why};
+
+    fn start(id: &str) -> Line {
+        Line::Start {
+            key: Key::new(id, 1),
+            note: serde_json::json!({"n": 1}),
+            deadline_boot_ms: 5,
+            grace_ms: 6,
+            boot: "b".to_owned(),
+            held: Held::Minder,
+        }
+    }
+
+    fn ids(dir: &Path) -> Vec<String> {
+        let entries = read(dir).unwrap();
+        entries.into_iter().map(|entry| entry.key.id).collect()
+    }
+
+    #[test]
+    fn facts_are_kept_until_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(dir.path()).unwrap(), []);
+        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        let key = Key::new("x", 1);
+        journal.append(&start("x")).unwrap();
+        journal.append(&start("y")).unwrap();
+        for line in [
+            Line::Minder {
+                key: key.clone(),
+                pid: 6,
+                starttime: 1,
+            },
+            Line::Pid {
+                key: key.clone(),
+                pid: 7,
+                starttime: 2,
+            },
+            Line::Ending {
+                key: key.clone(),
+                why: Why::Cancelled,
+            },
+            Line::Ending {
+                key: key.clone(),
+                why: Why::Stop,
+            },
+            Line::Exit {
+                key: key.clone(),
+                exit: Exit::Signal(15),
+            },
+            Line::Gone { key: key.clone() },
+            Line::Forget {
+                key: Key::new("y", 1),
+            },
+        ] {
+            journal.append(&line).unwrap();
+        }
+        let entries = read(dir.path()).unwrap();
+        assert_eq!(entries.len(), 1);
+        let entry = &entries[0];
+        assert_eq!((entry.pid, entry.starttime), (Some(7), Some(2)));
+        assert_eq!(entry.minder, Some((6, 1)));
+        assert_eq!(entry.why, Some(Why::Cancelled), "the first reason sticks");
+        assert_eq!((entry.exit, entry.gone), (Some(Exit::Signal(15)), true));
+        let (_, again) = Journal::open(dir.path()).unwrap();
+        assert_eq!(again, entries);
+    }
+
+    #[test]
+    fn a_torn_last_line_is_closed_and_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        journal.append(&start("x")).unwrap();
+        journal
+            .file()
+            .write_all(br#"{"gone":{"key":{"id":"x"#)
+            .unwrap();
+        assert!(!read(dir.path()).unwrap()[0].gone);
+        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        journal.append(&start("y")).unwrap();
+        assert_eq!(ids(dir.path()), ["x", "y"]);
+    }
+
+    #[test]
+    fn files_take_turns_and_nothing_that_matters_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open_with(dir.path(), 2000).unwrap();
+        journal.append(&start("long")).unwrap();
+        let minder = journal.file().try_clone().unwrap();
+        for at in 0..200 {
+            journal.append(&start(&format!("x{at}"))).unwrap();
+            let key = Key::new(format!("x{at}"), 1);
+            journal.append(&Line::Forget { key }).unwrap();
+            if at == 150 {
+                // By then both files are long past the limit, and the first can't be emptied.
+                let key = Key::new("long", 1);
+                let exit = Exit::Code(3);
+                append(&minder, &Line::Exit { key, exit }).unwrap();
+                (journal, _) = Journal::open_with(dir.path(), 2000).unwrap();
+            }
+        }
+        let entries = read(dir.path()).unwrap();
+        assert_eq!(ids(dir.path()), ["long"]);
+        assert_eq!(entries[0].exit, Some(Exit::Code(3)));
+        let key = Key::new("long", 1);
+        journal.append(&Line::Forget { key }).unwrap();
+        for at in 0..40 {
+            journal.append(&start(&format!("y{at}"))).unwrap();
+            assert_eq!(ids(dir.path()), [format!("y{at}")]);
+            let key = Key::new(format!("y{at}"), 1);
+            journal.append(&Line::Forget { key }).unwrap();
+        }
+        let size = |name| dir.path().join(name).metadata().unwrap().len();
+        assert!(size(NAMES[0]) < 3000 && size(NAMES[1]) < 3000);
+    }
+
+    #[test]
+    fn a_newer_journal_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "{\"file\":{\"version\":2,\"number\":1}}\n";
+        std::fs::write(dir.path().join(NAMES[0]), text).unwrap();
+        assert!(read(dir.path()).is_err());
+        assert!(Journal::open(dir.path()).is_err());
+        let kept = std::fs::read_to_string(dir.path().join(NAMES[0])).unwrap();
+        assert_eq!(kept, text);
+    }
+}

@@ -1,0 +1,147 @@
+//! Starting attempts: the journal first, then the process.
+//!
+//! A cgroup is tried first, and minders are the fallback: for one attempt where no cgroup could
+//! be made for it, for all from then on where the system refuses to clone into one.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use super::attempt::{Attempt, Watch};
+use super::books::{Books, log};
+use super::journal::{self, Line};
+use super::proc::Stat;
+use super::spawn::{self, Command};
+use super::tree::Tree;
+use super::wire::{Failure, Key, Report, Start};
+use super::{cgroup, minder};
+use crate::clock;
+
+/// A child of ours, which has its pid until it is reaped, as pid and start time.
+fn identify(pid: i32) -> (i32, u64) {
+    (pid, Stat::read(pid).map_or(0, |stat| stat.starttime))
+}
+
+impl Books {
+    pub fn start(&mut self, start: Start, stdio: [OwnedFd; 3]) {
+        let key = start.key.clone();
+        let launched = if self.attempts.contains_key(&key) {
+            Err(Failure {
+                errno: libc::EEXIST,
+                what: "this attempt was started before".to_owned(),
+            })
+        } else {
+            Command::prepare(&start, self.nofile)
+                .and_then(|command| self.launch(start, command, stdio))
+        };
+        // Of what failed here nothing is kept: to the next daemon it was never started.
+        if let Err(Failure { errno, what }) = launched {
+            self.reports.push(Report::StartFailed { key, errno, what });
+        }
+    }
+
+    fn launch(
+        &mut self,
+        start: Start,
+        command: Command,
+        stdio: [OwnedFd; 3],
+    ) -> Result<(), Failure> {
+        let mut attempt = Attempt {
+            key: start.key,
+            note: start.note,
+            deadline: start.deadline_boot_ms,
+            grace: start.grace_ms,
+            tree: Tree::Loose,
+            watch: Watch::Nothing,
+            main: None,
+            exit: None,
+            failed: None,
+            why: None,
+            ending: None,
+            over: false,
+        };
+        if let Some((dir, fd)) = self.make_cgroup(&attempt.key) {
+            self.begin(&attempt, journal::Held::Cgroup(dir.clone()))?;
+            match spawn::spawn(&command, &stdio, Some(fd.as_fd())) {
+                Ok(child) => {
+                    attempt.tree = Tree::Cgroup(dir);
+                    self.keep_child(attempt, child, command);
+                    return Ok(());
+                }
+                Err(error) => {
+                    let _ = cgroup::remove(&dir);
+                    if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM)) {
+                        return Err(self.stillborn(&attempt.key, &error));
+                    }
+                    log(format_args!(
+                        "no clone into a cgroup, minders from now on: {error}"
+                    ));
+                    self.base = None;
+                }
+            }
+        }
+        self.begin(&attempt, journal::Held::Minder)?;
+        let minder = minder::start(&attempt.key, &command, stdio, self.journal.file())
+            .map_err(|error| self.stillborn(&attempt.key, &error))?;
+        let (pid, starttime) = identify(minder.pid);
+        attempt.tree = Tree::Minder { pid, starttime };
+        attempt.watch = Watch::Minder {
+            words: minder.words,
+            text: Vec::new(),
+        };
+        self.children.insert(pid, attempt.key.clone());
+        self.attempts.insert(attempt.key.clone(), attempt);
+        Ok(())
+    }
+
+    /// Writes down that it is about to be started.
+    fn begin(&mut self, attempt: &Attempt, held: journal::Held) -> Result<(), Failure> {
+        let line = Line::Start {
+            key: attempt.key.clone(),
+            note: attempt.note.clone(),
+            deadline_boot_ms: attempt.deadline,
+            grace_ms: attempt.grace,
+            boot: clock::boot_id().to_owned(),
+            held,
+        };
+        self.journal.append(&line).map_err(|error| Failure {
+            errno: error.raw_os_error().unwrap_or(libc::ENOSPC),
+            what: "writing the keeper's journal".to_owned(),
+        })
+    }
+
+    /// Takes back that it was about to be started.
+    fn stillborn(&mut self, key: &Key, error: &io::Error) -> Failure {
+        self.note(&Line::Forget { key: key.clone() });
+        Failure {
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+            what: "making a process for it".to_owned(),
+        }
+    }
+
+    fn keep_child(&mut self, mut attempt: Attempt, child: spawn::Child, command: Command) {
+        let (pid, starttime) = identify(child.pid);
+        let key = attempt.key.clone();
+        self.note(&Line::Pid {
+            key: key.clone(),
+            pid,
+            starttime,
+        });
+        self.reports.push(Report::Started {
+            key: key.clone(),
+            pid,
+            starttime,
+        });
+        let errors = child.errors;
+        attempt.watch = Watch::Child { errors, command };
+        attempt.main = Some((pid, starttime));
+        self.children.insert(pid, key.clone());
+        self.attempts.insert(key, attempt);
+    }
+
+    fn make_cgroup(&mut self, key: &Key) -> Option<(PathBuf, OwnedFd)> {
+        cgroup::create(self.base.as_deref()?, key)
+            .inspect_err(|error| log(format_args!("no cgroup for {key}: {error}")))
+            .ok()
+    }
+}

@@ -1,0 +1,238 @@
+//! Processes as /proc shows them: who they are, whose they are, and signals that can't hit
+//! the wrong one.
+//!
+//! A pid alone names nobody: it may have been given to another process since it was read. Here
+//! a process is a pid and its start time, and a signal goes through a pidfd that was opened
+//! first and checked second. Descendants are found by walking all of /proc, because the
+//! `children` files are not there in every kernel.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::wire::Key;
+
+/// What `/proc/<pid>/stat` says that matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    pub pid: i32,
+    pub state: u8,
+    pub ppid: i32,
+    pub session: i32,
+    /// Processor time, its own and that of children it waited for, in clock ticks.
+    pub ticks: u64,
+    pub threads: u64,
+    /// In clock ticks since boot. With the pid, it names a process within this boot.
+    pub starttime: u64,
+}
+
+impl Stat {
+    /// Of one process; none if it is gone.
+    pub fn read(pid: i32) -> Option<Self> {
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        // The name in parentheses is the process's to choose, so only its last one counts.
+        let close = text.iter().rposition(|&byte| byte == b')')?;
+        let pid = std::str::from_utf8(text.split(|&byte| byte == b' ').next()?).ok()?;
+        let rest = std::str::from_utf8(&text[close + 1..]).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        Some(Self {
+            pid: pid.parse().ok()?,
+            state: *fields.first()?.as_bytes().first()?,
+            ppid: fields.get(1)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            // Those of waited-for children are signed, and negative nowhere.
+            ticks: number(11)? + number(12)? + number(13).unwrap_or(0) + number(14).unwrap_or(0),
+            threads: number(17)?,
+            starttime: number(19)?,
+        })
+    }
+
+    /// Whether it can still do anything. A zombie can't, unless only its first thread is one.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X') || self.threads > 1
+    }
+}
+
+/// Whether this very process, and not a later one with its pid, is still alive.
+pub fn is_alive(pid: i32, starttime: u64) -> bool {
+    Stat::read(pid).is_some_and(|stat| stat.starttime == starttime && stat.is_alive())
+}
+
+/// A descriptor for this very process, or none if it is gone.
+pub fn open(pid: i32, starttime: u64) -> Option<OwnedFd> {
+    let fd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    is_alive(pid, starttime).then_some(fd)
+}
+
+/// Signals each of these very processes that is still there.
+pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Stat>, signal: Signal) {
+    for process in processes {
+        if let Some(fd) = open(process.pid, process.starttime) {
+            // It may have ended since, and then there is nothing to do.
+            let _ = pidfd_send_signal(fd, signal);
+        }
+    }
+}
+
+/// Every process there is, by pid.
+pub fn snapshot() -> HashMap<i32, Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return HashMap::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(Stat::read)
+        .map(|stat| (stat.pid, stat))
+        .collect()
+}
+
+/// All that descend from `roots`, these not included, zombies not included.
+pub fn descendants(snapshot: &HashMap<i32, Stat>, roots: &[i32]) -> Vec<Stat> {
+    let mut children: HashMap<i32, Vec<&Stat>> = HashMap::new();
+    for stat in snapshot.values() {
+        children.entry(stat.ppid).or_default().push(stat);
+    }
+    let mut seen: HashSet<i32> = roots.iter().copied().collect();
+    let mut open: Vec<i32> = roots.to_vec();
+    let mut found = Vec::new();
+    while let Some(pid) = open.pop() {
+        for stat in children.get(&pid).into_iter().flatten() {
+            if seen.insert(stat.pid) {
+                open.push(stat.pid);
+                if stat.is_alive() {
+                    found.push(**stat);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The attempt of this root that a process was started for, as its environment says.
+pub fn attempt_of(pid: i32, root: &Path) -> Option<Key> {
+    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    key_in(&environ, root)
+}
+
+fn key_in(environ: &[u8], root: &Path) -> Option<Key> {
+    let value = |name: &[u8]| {
+        environ
+            .split(|&byte| byte == 0)
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
+    };
+    if value(b"HANDOFF_ROOT")? != root.as_os_str().as_bytes() {
+        return None;
+    }
+    let id = std::str::from_utf8(value(b"HANDOFF_ID")?).ok()?;
+    let attempt = std::str::from_utf8(value(b"HANDOFF_ATTEMPT")?).ok()?;
+    Some(Key::new(id, attempt.parse().ok()?))
+}
+
+/// A process that belongs to an attempt of a root, by its environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    pub pid: i32,
+    pub starttime: u64,
+    pub key: Key,
+}
+
+/// Every live process whose environment says that it belongs to an attempt of `root` (of the
+/// handoff `id`, where one is given), whoever its parent is. One scan of /proc.
+///
+/// Which of them are strays is for the caller to tell: those whose key no journal knows as
+/// running. Processes of other users can't be looked into and are not found.
+pub fn alive_outside(root: &Path, id: Option<&str>) -> io::Result<Vec<Stray>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        let Some(key) = attempt_of(pid, root) else {
+            continue;
+        };
+        let Some(stat) = Stat::read(pid) else {
+            continue;
+        };
+        if stat.is_alive() && id.is_none_or(|id| id == key.id) {
+            found.push(Stray {
+                pid,
+                starttime: stat.starttime,
+                key,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Clock ticks as milliseconds.
+pub fn ticks_to_ms(ticks: u64) -> u64 {
+    // SAFETY: asks for a constant of the system, and touches no memory of ours.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    ticks * 1000 / u64::try_from(per_second).unwrap_or(100).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_process_name_does_not_mislead() {
+        let text = b"42 (a) R 1 (b) c) S 7 8 9 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 12345 9";
+        let stat = Stat::parse(text).unwrap();
+        assert_eq!((stat.pid, stat.ppid, stat.session), (42, 7, 9));
+        assert_eq!((stat.state, stat.ticks, stat.starttime), (b'S', 100, 12345));
+    }
+
+    #[test]
+    fn a_pid_with_another_start_time_is_somebody_else() {
+        let me = Stat::read(std::process::id().cast_signed()).unwrap();
+        assert!(open(me.pid, me.starttime).is_some());
+        assert!(open(me.pid, me.starttime + 1).is_none());
+        assert!(snapshot().contains_key(&me.pid));
+    }
+
+    #[test]
+    fn an_attempt_is_known_by_all_three_of_its_variables() {
+        let root = Path::new("/r");
+        let environ = b"A=1\0HANDOFF_ROOT=/r\0HANDOFF_ID=x\0HANDOFF_ATTEMPT=3\0";
+        assert_eq!(key_in(environ, root), Some(Key::new("x", 3)));
+        assert_eq!(key_in(environ, Path::new("/other")), None);
+        assert_eq!(key_in(b"HANDOFF_ROOT=/r\0HANDOFF_ID=x\0", root), None);
+    }
+
+    #[test]
+    fn descendants_do_not_include_their_root_or_zombies() {
+        let stat = |pid, ppid, state| {
+            let stat = Stat {
+                pid,
+                state,
+                ppid,
+                session: 0,
+                ticks: 0,
+                threads: u64::from(state != b'Z'),
+                starttime: 0,
+            };
+            (pid, stat)
+        };
+        let all = HashMap::from([
+            stat(1, 0, b'S'),
+            stat(10, 1, b'S'),
+            stat(11, 10, b'Z'),
+            stat(12, 10, b'S'),
+            stat(13, 12, b'T'),
+            stat(20, 1, b'S'),
+        ]);
+        let mut found: Vec<i32> = descendants(&all, &[10]).iter().map(|s| s.pid).collect();
+        found.sort_unstable();
+        assert_eq!(found, [12, 13]);
+    }
+}

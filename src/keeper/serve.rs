@@ -1,0 +1,301 @@
+//! The keeper's loop: one thread, one poll, whoever speaks first.
+//!
+//! It never waits for the daemon. What is to be said to it is kept until the socket takes it,
+//! and a daemon that goes away is dropped without a word: the next one asks for an inventory.
+//! A connection counts only from its greeting on, so that one that merely looks whether we
+//! listen does not push out the daemon; then the newer one wins.
+//!
+//! Order within a round matters: the dead are counted before orders are read, so that an
+//! attempt that ended by itself is not said to have been cancelled.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use super::attempt::Watch;
+use super::books::{Books, log};
+use super::frame::{self, Inbox};
+use super::spawn;
+use super::wire::{Key, Order, Report, VERSION};
+use crate::clock;
+
+/// How long to stay with nothing to keep and nobody connected.
+const IDLE_MS: u64 = 1000;
+/// What a daemon that does not read may leave unread before it counts as gone.
+const MAX_UNSENT: usize = 64 << 20;
+/// Connections that have not greeted yet.
+const MAX_STRANGERS: usize = 16;
+
+struct Connection {
+    socket: OwnedFd,
+    inbox: Inbox,
+    unsent: Vec<u8>,
+    greeted: bool,
+    lost: bool,
+}
+
+/// Who spoke.
+enum Source {
+    Child,
+    Timer,
+    Listener,
+    Connection(usize),
+    Words(Key),
+    Main(Key),
+    Minder(Key),
+}
+
+pub struct Server {
+    books: Books,
+    listener: OwnedFd,
+    connections: Vec<Connection>,
+    children: OwnedFd,
+    timer: OwnedFd,
+    idle_since: u64,
+}
+
+impl Server {
+    pub fn new(books: Books, listener: OwnedFd) -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self {
+            books,
+            listener,
+            connections: Vec::new(),
+            children: spawn::block_signals()?,
+            // Counts suspend, as deadlines do, and poll's own time-out does not.
+            timer: timerfd_create(TimerfdClockId::Boottime, flags)?,
+            idle_since: clock::boot_ms(),
+        })
+    }
+
+    /// Serves until there is nothing to keep and nobody to serve.
+    pub fn run(mut self) -> io::Result<Books> {
+        loop {
+            let now = clock::boot_ms();
+            self.books.reap(now);
+            self.take_orders(now);
+            self.books.tick(now);
+            self.send_reports();
+            self.connections.retain(|connection| !connection.lost);
+            if !self.connections.is_empty() || !self.books.is_idle() {
+                self.idle_since = now;
+            } else if now >= self.idle_since + IDLE_MS {
+                return Ok(self.books);
+            }
+            for source in self.wait()? {
+                self.attend(&source, clock::boot_ms());
+            }
+        }
+    }
+
+    /// Sets the alarm and waits for anyone to speak.
+    fn wait(&self) -> io::Result<Vec<Source>> {
+        let idle = self.idle_since + IDLE_MS;
+        let is_idle = self.connections.is_empty() && self.books.is_idle();
+        let due = self.books.next_due();
+        let due = if is_idle { Some(idle) } else { due };
+        self.set_alarm(due.unwrap_or(u64::MAX))?;
+        let mut sources = vec![Source::Child, Source::Timer, Source::Listener];
+        let mut fds = vec![
+            PollFd::new(&self.children, PollFlags::IN),
+            PollFd::new(&self.timer, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        for (at, connection) in self.connections.iter().enumerate() {
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, !connection.unsent.is_empty());
+            fds.push(PollFd::new(&connection.socket, flags));
+            sources.push(Source::Connection(at));
+        }
+        let mut add = |fd, source| {
+            fds.push(PollFd::new(fd, PollFlags::IN));
+            sources.push(source);
+        };
+        for (key, attempt) in &self.books.attempts {
+            match &attempt.watch {
+                Watch::Minder { words, .. } => add(words, Source::Words(key.clone())),
+                Watch::Foreign { main, minder } => {
+                    if let Some(fd) = main {
+                        add(fd, Source::Main(key.clone()));
+                    }
+                    if let Some(fd) = minder {
+                        add(fd, Source::Minder(key.clone()));
+                    }
+                }
+                Watch::Child { .. } | Watch::Nothing => {}
+            }
+        }
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let spoke: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let sources = sources.into_iter().zip(spoke);
+        Ok(sources.filter(|it| it.1).map(|it| it.0).collect())
+    }
+
+    fn set_alarm(&self, at: u64) -> io::Result<()> {
+        let none = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // Zero would mean never. A deadline in a far future is one that never comes.
+        let at = at.clamp(1, u64::from(u32::MAX) * 1000);
+        let due = Itimerspec {
+            it_interval: none,
+            it_value: Timespec {
+                tv_sec: i64::try_from(at / 1000).unwrap_or(i64::MAX),
+                tv_nsec: i64::try_from(at % 1000 * 1_000_000).unwrap_or(0),
+            },
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &due)?;
+        Ok(())
+    }
+
+    fn attend(&mut self, source: &Source, now: u64) {
+        match source {
+            Source::Child => drain(&self.children),
+            Source::Timer => drain(&self.timer),
+            Source::Listener => self.accept(),
+            Source::Connection(at) => {
+                let connection = &mut self.connections[*at];
+                connection.flush();
+                match connection.inbox.fill(&connection.socket) {
+                    Ok(true) => {}
+                    Ok(false) => connection.lost = true,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => {
+                        log(format_args!("the daemon's connection: {error}"));
+                        connection.lost = true;
+                    }
+                }
+            }
+            Source::Words(key) => self.books.hear(key, now),
+            Source::Main(key) => self.books.foreign_ended(key, false, now),
+            Source::Minder(key) => self.books.foreign_ended(key, true, now),
+        }
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        while let Ok(socket) = rustix::net::accept_with(&self.listener, flags) {
+            let own = rustix::process::geteuid();
+            let peer = rustix::net::sockopt::socket_peercred(&socket);
+            if !peer.is_ok_and(|peer| peer.uid == own || peer.uid.is_root()) {
+                continue;
+            }
+            let strangers = self.connections.iter().filter(|it| !it.greeted).count();
+            if strangers >= MAX_STRANGERS
+                && let Some(first) = self.connections.iter().position(|it| !it.greeted)
+            {
+                // Not removed here: others of this round are known by their place.
+                self.connections[first].lost = true;
+            }
+            self.connections.push(Connection {
+                socket,
+                inbox: Inbox::default(),
+                unsent: Vec::new(),
+                greeted: false,
+                lost: false,
+            });
+        }
+    }
+
+    fn take_orders(&mut self, now: u64) {
+        for at in 0..self.connections.len() {
+            loop {
+                let connection = &mut self.connections[at];
+                match connection.inbox.pop::<Order>() {
+                    Ok(Some(Order::Hello { version })) => self.greet(at, version),
+                    Ok(Some(order)) if connection.greeted => self.carry_out(at, order, now),
+                    Ok(None) => break,
+                    Ok(Some(_)) => connection.lost = true,
+                    Err(error) => {
+                        log(format_args!("an order that can't be read: {error}"));
+                        connection.lost = true;
+                    }
+                }
+                if self.connections[at].lost {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn greet(&mut self, at: usize, version: u32) {
+        for (other, connection) in self.connections.iter_mut().enumerate() {
+            connection.lost |= connection.greeted && other != at;
+        }
+        let connection = &mut self.connections[at];
+        connection.greeted = true;
+        connection.say(&Report::Hello { version: VERSION });
+        if version != VERSION {
+            connection.lost = true;
+        }
+    }
+
+    fn carry_out(&mut self, at: usize, order: Order, now: u64) {
+        match order {
+            Order::Start(start) => match self.connections[at].inbox.take_fds::<3>() {
+                Some(stdio) => self.books.start(*start, stdio),
+                None => self.connections[at].lost = true,
+            },
+            Order::End { key, why, grace_ms } => self.books.end(&key, why, grace_ms, now),
+            Order::Forget { key } => self.books.forget(&key),
+            Order::Inventory => self.books.inventory(),
+            Order::Usage { key } => self.books.usage(key),
+            Order::Hello { .. } => {}
+        }
+    }
+
+    fn send_reports(&mut self) {
+        let reports = std::mem::take(&mut self.books.reports);
+        let daemon = self
+            .connections
+            .iter_mut()
+            .find(|it| it.greeted && !it.lost);
+        if let Some(daemon) = daemon {
+            for report in &reports {
+                daemon.say(report);
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn say(&mut self, report: &Report) {
+        match frame::encode(report) {
+            Ok(frame) => self.unsent.extend(frame),
+            Err(error) => {
+                log(format_args!("a report: {error}"));
+                self.lost = true;
+            }
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while !self.unsent.is_empty() && !self.lost {
+            match rustix::net::send(&self.socket, &self.unsent, SendFlags::NOSIGNAL) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(_) => self.lost = true,
+            }
+        }
+        self.lost |= self.unsent.len() > MAX_UNSENT;
+    }
+}
+
+/// Reads away what a descriptor has to tell; that it spoke was all.
+fn drain(fd: &OwnedFd) {
+    let mut bytes = [0; 1024];
+    while matches!(rustix::io::read(fd, &mut bytes), Ok(1..)) {}
+}

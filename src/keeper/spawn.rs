@@ -1,0 +1,310 @@
+//! From a description to a running process.
+//!
+//! The keeper has one thread, so its child may do between clone and exec whatever it likes; it
+//! still does nothing but system calls on what was prepared before, so that the copy of the
+//! keeper's memory is never touched. With a cgroup the child is born inside it (`clone3`),
+//! which leaves no moment in which it, or a child of its own, could be outside.
+//!
+//! Nobody waits for the exec. If it fails, the child writes why into a pipe that closes on
+//! exec and exits; whoever reaps it looks there.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use rustix::pipe::PipeFlags;
+
+use super::wire::{Failure, Start};
+
+const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+
+/// Everything the child needs, in the form in which the system takes it.
+#[derive(Debug)]
+pub struct Command {
+    /// The files to try, in this order.
+    candidates: Vec<CString>,
+    // These two keep what `argv` and `envp` point to.
+    _args: Vec<CString>,
+    _vars: Vec<CString>,
+    argv: Vec<*const libc::c_char>,
+    envp: Vec<*const libc::c_char>,
+    cwd: CString,
+    /// For telling what failed.
+    program: OsString,
+    /// The limit on open descriptors that attempts get, which is not the keeper's own.
+    nofile: Option<libc::rlimit>,
+}
+
+/// Where the child is when something fails.
+#[derive(Clone, Copy)]
+enum Stage {
+    Prepare = 1,
+    Folder = 2,
+    Exec = 3,
+}
+
+impl Command {
+    pub fn prepare(start: &Start, nofile: Option<libc::rlimit>) -> Result<Self, Failure> {
+        let text = |text: &OsStr| {
+            CString::new(text.as_bytes()).map_err(|_| Failure {
+                errno: libc::EINVAL,
+                what: format!("a zero byte in {}", text.to_string_lossy()),
+            })
+        };
+        let program = start.argv.first().ok_or_else(|| Failure {
+            errno: libc::EINVAL,
+            what: "an empty command".to_owned(),
+        })?;
+        let mut args = Vec::new();
+        for arg in &start.argv {
+            args.push(text(&arg.0)?);
+        }
+        let mut vars = Vec::new();
+        for (name, value) in &start.env {
+            let pair = [name.0.as_bytes(), b"=", value.0.as_bytes()].concat();
+            vars.push(text(&OsString::from_vec(pair))?);
+        }
+        let path = start.env.iter().find(|(name, _)| name.0 == "PATH");
+        let path = path.map_or(DEFAULT_PATH, |(_, value)| value.0.as_bytes());
+        let mut candidates = Vec::new();
+        for file in look_up(program.0.as_bytes(), path) {
+            candidates.push(text(OsStr::from_bytes(&file))?);
+        }
+        let pointers = |strings: &[CString]| {
+            let ends = [std::ptr::null()];
+            strings.iter().map(|s| s.as_ptr()).chain(ends).collect()
+        };
+        Ok(Self {
+            argv: pointers(&args),
+            envp: pointers(&vars),
+            candidates,
+            _args: args,
+            _vars: vars,
+            cwd: text(&start.cwd.0)?,
+            program: program.0.clone(),
+            nofile,
+        })
+    }
+
+    /// Becomes the command, in a process that was made for it. Only returns to exit.
+    fn exec(&self, stdio: [RawFd; 3], errors: RawFd) -> ! {
+        // SAFETY: system calls on descriptors and strings that outlive them, in a process with
+        // one thread that either becomes another program or exits.
+        unsafe {
+            libc::setsid();
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            // By the system call itself, as the C library keeps two of them from us. Zeroes are
+            // the default action, however the structure is laid out.
+            let default = [0_u64; 8];
+            for signal in 1..=64 {
+                let none = std::ptr::null::<u64>();
+                libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, 8);
+            }
+            // What was sent in between has waited, and counts now.
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+            if let Some(limit) = &self.nofile {
+                libc::setrlimit(libc::RLIMIT_NOFILE, limit);
+            }
+            for (target, source) in (0..).zip(stdio) {
+                // All of ours are above 2, so none overwrites another before its turn.
+                if libc::dup2(source, target) < 0 {
+                    fail(errors, Stage::Prepare, last_errno());
+                }
+            }
+            // Ours all close on exec by themselves; this is for what we might have inherited.
+            let flags = libc::CLOSE_RANGE_CLOEXEC.cast_signed();
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, flags);
+            if libc::chdir(self.cwd.as_ptr()) < 0 {
+                fail(errors, Stage::Folder, last_errno());
+            }
+            let mut denied = false;
+            for file in &self.candidates {
+                libc::execve(file.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
+                match last_errno() {
+                    libc::ENOENT | libc::ENOTDIR => {}
+                    libc::EACCES => denied = true,
+                    errno => fail(errors, Stage::Exec, errno),
+                }
+            }
+            let errno = if denied { libc::EACCES } else { libc::ENOENT };
+            fail(errors, Stage::Exec, errno)
+        }
+    }
+
+    /// What the child wrote about its failure, if it did. To be asked when it has exited.
+    pub fn failure(&self, errors: OwnedFd) -> Option<Failure> {
+        let mut text = [0; 8];
+        File::from(errors).read_exact(&mut text).ok()?;
+        let (stage, errno) = text.split_at(4);
+        let number = |bytes: &[u8]| Some(i32::from_ne_bytes(bytes.try_into().ok()?));
+        let what = match number(stage)? {
+            2 => format!("working folder {}", self.cwd.to_string_lossy()),
+            3 => format!("exec {}", self.program.to_string_lossy()),
+            _ => "setting up its descriptors".to_owned(),
+        };
+        Some(Failure {
+            errno: number(errno)?,
+            what,
+        })
+    }
+}
+
+/// Tells where it failed, and why, and ends the child.
+fn fail(errors: RawFd, stage: Stage, errno: i32) -> ! {
+    let text = [stage as i32, errno];
+    // SAFETY: the buffer is ours, and a child that never became its command has nothing to do
+    // but to end without running what its parent would run at exit.
+    unsafe {
+        libc::write(errors, text.as_ptr().cast(), size_of_val(&text));
+        libc::_exit(127)
+    }
+}
+
+fn last_errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// The files that a command may be, as the shell would look for them.
+fn look_up(program: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
+    if program.contains(&b'/') {
+        return vec![program.to_vec()];
+    }
+    path.split(|&byte| byte == b':')
+        .map(|dir| {
+            let dir = if dir.is_empty() { b"." } else { dir };
+            [dir, b"/", program].concat()
+        })
+        .collect()
+}
+
+/// A child of ours that will be, or could not become, its command.
+#[derive(Debug)]
+pub struct Child {
+    pub pid: i32,
+    /// Where it tells of a failure; never blocks.
+    pub errors: OwnedFd,
+}
+
+/// Starts the command as a child of this process, inside `cgroup` if there is one.
+pub fn spawn(
+    command: &Command,
+    stdio: &[OwnedFd; 3],
+    cgroup: Option<BorrowedFd<'_>>,
+) -> io::Result<Child> {
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let stdio = [&stdio[0], &stdio[1], &stdio[2]].map(AsRawFd::as_raw_fd);
+    let pid = match cgroup {
+        Some(cgroup) => clone_into(cgroup)?,
+        None => fork()?,
+    };
+    if pid == 0 {
+        command.exec(stdio, write.as_raw_fd());
+    }
+    Ok(Child { pid, errors: read })
+}
+
+/// Forks; 0 in the child. Only for processes with one thread.
+pub fn fork() -> io::Result<i32> {
+    // SAFETY: no other thread can hold a lock that the child would miss.
+    match unsafe { libc::fork() } {
+        pid if pid < 0 => Err(io::Error::last_os_error()),
+        pid => Ok(pid),
+    }
+}
+
+/// `struct clone_args` of the kernel, as far as `cgroup`.
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Like a fork, but the child is in `cgroup` from its first moment.
+fn clone_into(cgroup: BorrowedFd<'_>) -> io::Result<i32> {
+    let args = CloneArgs {
+        flags: CLONE_INTO_CGROUP,
+        exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
+        cgroup: u64::from(cgroup.as_raw_fd().cast_unsigned()),
+        ..CloneArgs::default()
+    };
+    // SAFETY: without CLONE_VM and a stack this is a fork, in a process with one thread.
+    let pid = unsafe {
+        let size = size_of::<CloneArgs>();
+        libc::syscall(libc::SYS_clone3, &raw const args, size)
+    };
+    match i32::try_from(pid) {
+        Ok(pid) if pid >= 0 => Ok(pid),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Blocks every signal, and gives a descriptor on which SIGCHLDs can be waited for.
+///
+/// Blocked, and not only ignored, because children inherit it: a SIGTERM that comes to one
+/// before it became its command then waits until it can be heard, instead of being lost.
+pub fn block_signals() -> io::Result<OwnedFd> {
+    // SAFETY: the sets are ours; the descriptor that comes back is nobody else's.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Puts these in the places of stdin, stdout and stderr, for good.
+pub fn replace_stdio(files: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+    for (target, file) in (0..).zip(files) {
+        // SAFETY: nothing owns these three, and what they were is closed by the system.
+        if unsafe { libc::dup2(file.as_raw_fd(), target) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Ignores what a service manager or a terminal may send to everyone.
+pub fn ignore_signals() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPIPE] {
+        // SAFETY: no handler of ours is involved.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_looked_up_like_a_shell_does() {
+        let files = |program: &str, path: &str| -> Vec<String> {
+            look_up(program.as_bytes(), path.as_bytes())
+                .into_iter()
+                .map(|file| String::from_utf8(file).unwrap())
+                .collect()
+        };
+        assert_eq!(files("/bin/x", "/a:/b"), ["/bin/x"]);
+        assert_eq!(files("x", "/a::/b"), ["/a/x", "./x", "/b/x"]);
+    }
+}

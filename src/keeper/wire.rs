@@ -1,0 +1,363 @@
+//! What the daemon and its keeper say to each other: the words, and their JSON.
+//!
+//! The two may be of different versions of this program: a daemon that was upgraded meets a
+//! keeper that was started weeks ago. So the words are plain JSON, the first one each way is a
+//! version, and a test holds every one of them against a literal fixture. The enums are
+//! tagged from outside (`{"start": {…}}`), because the other forms buffer and would lose the
+//! exact numbers of a note.
+//!
+//! How words become bytes on a socket is `frame.rs`'s business.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// The version of these words. A different one is refused, by both sides.
+pub const VERSION: u32 = 1;
+
+/// Names one attempt, for ever.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    pub id: String,
+    pub attempt: u32,
+}
+
+impl Key {
+    pub fn new(id: impl Into<String>, attempt: u32) -> Self {
+        Self {
+            id: id.into(),
+            attempt,
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.id, self.attempt)
+    }
+}
+
+/// Why an attempt is being ended by someone else than itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    Timeout,
+    Cancelled,
+    Stalled,
+    Linger,
+    Flood,
+    Stop,
+}
+
+/// How the main process of an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// Nobody was there to see it: its keeper was killed, or the machine went down.
+    Unknown,
+}
+
+/// Why an attempt never became the command it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub errno: i32,
+    /// What the error is about, with the path: `exec bin/x`, `working folder /y`.
+    pub what: String,
+}
+
+/// A string of the system's, which need not be UTF-8: text where it is, else `{"hex": "…"}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Os(pub OsString);
+
+impl<T: AsRef<OsStr>> From<T> for Os {
+    fn from(text: T) -> Self {
+        Self(text.as_ref().to_owned())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum OsText {
+    Text(String),
+    Hex { hex: String },
+}
+
+impl Serialize for Os {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(text) = self.0.to_str() {
+            return serializer.serialize_str(text);
+        }
+        let hex = self.0.as_bytes().iter().fold(String::new(), |hex, byte| {
+            hex + &format!("{byte:02x}") // only ever a handful of odd values
+        });
+        OsText::Hex { hex }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Os {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = match OsText::deserialize(deserializer)? {
+            OsText::Text(text) => return Ok(Self(text.into())),
+            OsText::Hex { hex } if hex.len() % 2 == 0 => (0..hex.len() / 2)
+                .map(|at| {
+                    let pair = hex.get(2 * at..2 * at + 2)?;
+                    u8::from_str_radix(pair, 16).ok()
+                })
+                .collect::<Option<Vec<u8>>>(),
+            OsText::Hex { .. } => None,
+        };
+        let bytes = bytes.ok_or_else(|| serde::de::Error::custom("not pairs of hex digits"))?;
+        Ok(Self(OsString::from_vec(bytes)))
+    }
+}
+
+/// Everything that starting an attempt takes, but its three descriptors (stdin, stdout and
+/// stderr), which travel beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    pub key: Key,
+    /// With a slash in it, the first is a path as it is; without, it is looked up in the `PATH`
+    /// of `env`.
+    pub argv: Vec<Os>,
+    /// The whole environment; nothing is inherited.
+    pub env: Vec<(Os, Os)>,
+    pub cwd: Os,
+    /// When it is ended as timed out, on the boot clock.
+    pub deadline_boot_ms: u64,
+    /// From SIGTERM to SIGKILL, also for what its main process leaves behind.
+    pub grace_ms: u64,
+    /// The daemon's own, kept and handed back as it is.
+    pub note: Value,
+}
+
+/// From the daemon to its keeper.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    Hello {
+        version: u32,
+    },
+    Start(Box<Start>),
+    /// Ends the whole tree. The first reason sticks; a shorter grace shortens the first.
+    End {
+        key: Key,
+        why: Why,
+        grace_ms: u64,
+    },
+    /// The outcome is written, so the attempt, which has ended, need not be remembered.
+    Forget {
+        key: Key,
+    },
+    Inventory,
+    Usage {
+        key: Key,
+    },
+}
+
+/// From the keeper to its daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    Hello {
+        version: u32,
+    },
+    /// All that is not forgotten.
+    Inventory {
+        entries: Vec<Held>,
+    },
+    /// There is a process. That it became the command is not known yet: `StartFailed` may
+    /// still follow.
+    Started {
+        key: Key,
+        pid: i32,
+        starttime: u64,
+    },
+    /// In place of `Ended`.
+    StartFailed {
+        key: Key,
+        errno: i32,
+        what: String,
+    },
+    /// Nothing of the attempt's tree is alive any more.
+    Ended {
+        key: Key,
+        exit: Exit,
+        why: Option<Why>,
+    },
+    /// Processor time used by the tree so far; none for an attempt that is not running.
+    Usage {
+        key: Key,
+        cpu_ms: Option<u64>,
+    },
+}
+
+/// One attempt in an inventory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    pub key: Key,
+    pub note: Value,
+    pub pid: Option<i32>,
+    pub starttime: Option<u64>,
+    pub why: Option<Why>,
+    pub state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Running,
+    /// Its tree is being ended: for a reason, or because its main process has ended.
+    Ending,
+    Ended(Exit),
+    Failed(Failure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn key() -> Key {
+        Key::new("x", 2)
+    }
+
+    fn note() -> Value {
+        serde_json::from_str(r#"{"n":12345678901234567890123,"f":1.0}"#).unwrap()
+    }
+
+    /// The words of version 1, as they went over real sockets. A change here needs a new
+    /// version, and a keeper that still understands the old one or is kept until it is idle.
+    #[test]
+    fn the_orders_of_version_1_stay_as_they_are() {
+        let odd = Os(OsString::from_vec(vec![b'a', 0xff]));
+        let orders = [
+            (Order::Hello { version: 1 }, r#"{"hello":{"version":1}}"#),
+            (
+                Order::Start(Box::new(Start {
+                    key: key(),
+                    argv: vec!["sh".into(), "-c".into()],
+                    env: vec![("PATH".into(), "/bin".into()), ("ODD".into(), odd)],
+                    cwd: "/root".into(),
+                    deadline_boot_ms: 90_000,
+                    grace_ms: 500,
+                    note: note(),
+                })),
+                r#"{"start":{"key":{"id":"x","attempt":2},"argv":["sh","-c"],"env":[["PATH","/bin"],["ODD",{"hex":"61ff"}]],"cwd":"/root","deadline_boot_ms":90000,"grace_ms":500,"note":{"n":12345678901234567890123,"f":1.0}}}"#,
+            ),
+            (
+                Order::End {
+                    key: key(),
+                    why: Why::Cancelled,
+                    grace_ms: 10,
+                },
+                r#"{"end":{"key":{"id":"x","attempt":2},"why":"cancelled","grace_ms":10}}"#,
+            ),
+            (
+                Order::Forget { key: key() },
+                r#"{"forget":{"key":{"id":"x","attempt":2}}}"#,
+            ),
+            (Order::Inventory, r#""inventory""#),
+            (
+                Order::Usage { key: key() },
+                r#"{"usage":{"key":{"id":"x","attempt":2}}}"#,
+            ),
+        ];
+        for (order, text) in orders {
+            assert_eq!(serde_json::to_string(&order).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Order>(text).unwrap(), order);
+        }
+    }
+
+    #[test]
+    fn the_reports_of_version_1_stay_as_they_are() {
+        let held = |state, why| Held {
+            key: key(),
+            note: note(),
+            pid: Some(7),
+            starttime: Some(99),
+            why,
+            state,
+        };
+        let failed = State::Failed(Failure {
+            errno: 2,
+            what: "exec /x".to_owned(),
+        });
+        let reports = [
+            (Report::Hello { version: 1 }, r#"{"hello":{"version":1}}"#),
+            (
+                Report::Inventory {
+                    entries: vec![
+                        held(State::Running, None),
+                        held(State::Ending, Some(Why::Stop)),
+                        held(State::Ended(Exit::Code(3)), None),
+                        held(failed, None),
+                    ],
+                },
+                r#"{"inventory":{"entries":[{"key":{"id":"x","attempt":2},"note":{"n":12345678901234567890123,"f":1.0},"pid":7,"starttime":99,"why":null,"state":"running"},{"key":{"id":"x","attempt":2},"note":{"n":12345678901234567890123,"f":1.0},"pid":7,"starttime":99,"why":"stop","state":"ending"},{"key":{"id":"x","attempt":2},"note":{"n":12345678901234567890123,"f":1.0},"pid":7,"starttime":99,"why":null,"state":{"ended":{"code":3}}},{"key":{"id":"x","attempt":2},"note":{"n":12345678901234567890123,"f":1.0},"pid":7,"starttime":99,"why":null,"state":{"failed":{"errno":2,"what":"exec /x"}}}]}}"#,
+            ),
+            (
+                Report::Started {
+                    key: key(),
+                    pid: 7,
+                    starttime: 99,
+                },
+                r#"{"started":{"key":{"id":"x","attempt":2},"pid":7,"starttime":99}}"#,
+            ),
+            (
+                Report::StartFailed {
+                    key: key(),
+                    errno: 2,
+                    what: "exec /x".to_owned(),
+                },
+                r#"{"start_failed":{"key":{"id":"x","attempt":2},"errno":2,"what":"exec /x"}}"#,
+            ),
+            (
+                Report::Ended {
+                    key: key(),
+                    exit: Exit::Signal(9),
+                    why: Some(Why::Timeout),
+                },
+                r#"{"ended":{"key":{"id":"x","attempt":2},"exit":{"signal":9},"why":"timeout"}}"#,
+            ),
+            (
+                Report::Ended {
+                    key: key(),
+                    exit: Exit::Unknown,
+                    why: None,
+                },
+                r#"{"ended":{"key":{"id":"x","attempt":2},"exit":"unknown","why":null}}"#,
+            ),
+            (
+                Report::Usage {
+                    key: key(),
+                    cpu_ms: Some(40),
+                },
+                r#"{"usage":{"key":{"id":"x","attempt":2},"cpu_ms":40}}"#,
+            ),
+        ];
+        for (report, text) in reports {
+            assert_eq!(serde_json::to_string(&report).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Report>(text).unwrap(), report);
+        }
+    }
+
+    #[test]
+    fn every_reason_has_its_name() {
+        use Why::{Cancelled, Flood, Linger, Stalled, Stop, Timeout};
+        let all = [Timeout, Cancelled, Stalled, Linger, Flood, Stop];
+        let names = json!(["timeout", "cancelled", "stalled", "linger", "flood", "stop"]);
+        assert_eq!(serde_json::to_value(all).unwrap(), names);
+    }
+
+    #[test]
+    fn odd_hex_is_refused() {
+        for text in [r#"{"hex":"6"}"#, r#"{"hex":"zz"}"#, r#"{"hex":"€1"}"#] {
+            assert!(serde_json::from_str::<Os>(text).is_err(), "{text}");
+        }
+    }
+}
