@@ -1,8 +1,10 @@
 //! handoffd: a folder as a queue for agents.
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod durable;
+pub mod engine;
 pub mod keeper;
 pub mod policy;
 pub mod protocol;

@@ -8,5 +8,5 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|first| first == "keeper") {
         return handoffd::keeper::main(&args[1..]);
     }
-    ExitCode::SUCCESS
+    handoffd::cli::main()
 }

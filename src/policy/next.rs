@@ -28,6 +28,8 @@ pub struct Facts<'a> {
     pub exit: Exit,
     pub log: Option<String>,
     pub ran_ms: u64,
+    /// When, by whom and why it was cancelled, if it was.
+    pub cancelled: &'a str,
 }
 
 /// What was decided, for the engine and the audit log. The record itself carries the rest.
@@ -80,7 +82,7 @@ pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Dec
             decided(State::Waiting, "needs_review")
         }
         Verdict::Cancelled => {
-            let told = cancelled("while it ran");
+            let told = cancelled(facts.cancelled);
             close(record, AttemptOutcome::Cancelled, Some(&told), facts);
             fail(record, &told, facts.retry.max_retries, facts.now.wall);
             decided(State::Failed, "cancelled")

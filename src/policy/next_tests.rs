@@ -26,6 +26,7 @@ fn facts(exit: Exit) -> Facts<'static> {
         exit,
         log: None,
         ran_ms: 1234,
+        cancelled: "while it ran",
     }
 }
 

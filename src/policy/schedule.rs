@@ -204,7 +204,7 @@ impl Schedule {
 
     fn start(&mut self, id: &str, agent: &AgentName, now_ms: u64) {
         self.occupy(id, agent, AgentLimits::default);
-        self.note_start(agent, now_ms);
+        self.note_start(agent, now_ms, AgentLimits::default);
     }
 
     /// Counts a slot as taken: a picked entry, or an attempt that was adopted.
@@ -215,10 +215,13 @@ impl Schedule {
     }
 
     /// Remembers a start for the rate: one just made, or one that a former daemon made.
-    pub fn note_start(&mut self, agent: &AgentName, at_boot_ms: u64) {
-        let Some(lane) = self.lanes.get_mut(agent) else {
-            return;
-        };
+    pub fn note_start(
+        &mut self,
+        agent: &AgentName,
+        at_boot_ms: u64,
+        limits: impl Fn() -> AgentLimits,
+    ) {
+        let lane = self.lane(agent, limits);
         let Some(rate) = lane.limits.rate else { return };
         lane.starts.push_back(at_boot_ms);
         while lane.starts.len() > rate.starts.max(1) as usize {

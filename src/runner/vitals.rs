@@ -43,6 +43,7 @@ pub struct Vitals {
     last: Sample,
     moved_at_ms: u64,
     result_since_ms: u64,
+    lingering: bool,
 }
 
 impl Vitals {
@@ -51,7 +52,13 @@ impl Vitals {
             last: Sample::default(),
             moved_at_ms: now_ms,
             result_since_ms: now_ms,
+            lingering: false,
         }
+    }
+
+    /// Whether the last look found a result that stands still.
+    pub fn is_lingering(&self) -> bool {
+        self.lingering
     }
 
     pub fn look(&mut self, sample: Sample, limits: VitalLimits, now_ms: u64) -> Finding {
@@ -73,9 +80,9 @@ impl Vitals {
         let over = |since: u64, limit: Duration| {
             u128::from(now_ms.saturating_sub(since)) >= limit.as_millis()
         };
-        if sample.result.is_some_and(|(size, _)| size > 0)
-            && over(self.result_since_ms, limits.linger)
-        {
+        self.lingering = sample.result.is_some_and(|(size, _)| size > 0)
+            && over(self.result_since_ms, limits.linger);
+        if self.lingering {
             return Finding::Lingering;
         }
         if limits

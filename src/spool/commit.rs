@@ -13,13 +13,15 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use crate::durable::{self, Durability};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
-use crate::spool::look::Identity;
+use crate::spool::look::{Identity, open_quietly};
 use crate::spool::reject;
 use crate::store::audit::{AuditLog, Event};
 
@@ -65,6 +67,8 @@ pub enum Finished {
 }
 
 struct Job {
+    /// Makes the names of temporary files unique.
+    serial: u64,
     change: Change,
     events: Vec<Event>,
     done: Option<Done>,
@@ -85,6 +89,7 @@ enum Step {
 #[derive(Clone)]
 pub struct Committer {
     jobs: Sender<Job>,
+    serial: Arc<AtomicU64>,
 }
 
 impl Committer {
@@ -108,7 +113,13 @@ impl Committer {
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
             .spawn(move || worker.run(&inbox))?;
-        Ok((Self { jobs }, thread))
+        Ok((
+            Self {
+                jobs,
+                serial: Arc::default(),
+            },
+            thread,
+        ))
     }
 
     pub fn submit(
@@ -117,8 +128,10 @@ impl Committer {
         events: Vec<Event>,
         done: impl FnOnce(Finished) + Send + 'static,
     ) {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         // The thread only ends after every sender is gone.
         let _ = self.jobs.send(Job {
+            serial,
             change,
             events,
             done: Some(Box::new(done)),
@@ -234,22 +247,26 @@ impl Worker {
             return Ok(None);
         }
         let file = match &mut job.change {
-            Change::Advance { id, bytes, .. } => Some(fresh(
-                &self.layout.tmp().join(format!("next-{id}.json")),
-                bytes,
-            )),
-            Change::Settle { id, at, .. } => Some(crate::spool::look::open_quietly(
-                &self.layout.record(*at, id),
-            )),
+            Change::Advance { id, bytes, .. } => {
+                Some(fresh(&temp_path(&self.layout, job.serial, id), bytes))
+            }
+            Change::Settle { id, at, .. } => {
+                match open_quietly(&self.layout.record(*at, id)) {
+                    // It has gone on meanwhile, or a person took it: nothing is left to settle.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        job.step = Step::Moved;
+                        return Ok(None);
+                    }
+                    opened => Some(opened),
+                }
+            }
             Change::Reject(rejection) => {
                 if !rejection.set_apart(&self.layout)? {
                     job.step = Step::Skipped;
                     return Ok(None);
                 }
-                Some(fresh(
-                    &rejection.notice_temp(&self.layout),
-                    &rejection.notice(&self.layout),
-                ))
+                let temp = temp_path(&self.layout, job.serial, &rejection.id);
+                Some(fresh(&temp, &rejection.notice(&self.layout)))
             }
             Change::Note => None,
         };
@@ -269,9 +286,7 @@ impl Worker {
                 events.extend(job.events.iter().cloned());
             }
         }
-        if events.is_empty() {
-            return Ok(());
-        }
+        // An empty batch still syncs: the last one may have failed to.
         self.audit.append(&events)?;
         for (job, ready) in jobs.iter_mut().zip(ready) {
             if *ready && job.step == Step::New {
@@ -285,29 +300,15 @@ impl Worker {
     fn place(&mut self, job: &Job, folders: &mut BTreeSet<PathBuf>) -> io::Result<Step> {
         match &job.change {
             Change::Advance { id, from, to, .. } => {
-                let temp = self.layout.tmp().join(format!("next-{id}.json"));
+                let temp = temp_path(&self.layout, job.serial, id);
                 durable::replace(&temp, &self.layout.record(*from, id))?;
                 self.travel(id, *from, *to)?;
             }
-            Change::Settle {
-                id,
-                at,
-                to,
-                leftover,
-                keep,
-            } => {
-                self.travel(id, *at, *to)?;
-                // The synced record no longer needs what it was made from.
-                match keep {
-                    Some(keep) => durable::replace(leftover, keep),
-                    None => fs::remove_file(leftover),
-                }
-                .or_else(|error| match error.kind() {
-                    io::ErrorKind::NotFound => Ok(()),
-                    _ => Err(error),
-                })?;
-            }
-            Change::Reject(rejection) => rejection.place(&self.layout)?,
+            Change::Settle { id, at, to, .. } => self.travel(id, *at, *to)?,
+            Change::Reject(rejection) => rejection.place(
+                &self.layout,
+                &temp_path(&self.layout, job.serial, &rejection.id),
+            )?,
             Change::Note => {}
         }
         folders.extend(job.change.folders(&self.layout));
@@ -385,10 +386,31 @@ fn finish(jobs: &mut Vec<Job>) {
                 continue;
             }
         };
+        if let Change::Settle { leftover, keep, .. } = &job.change {
+            let_go(leftover, keep.as_deref());
+        }
         if let Some(done) = job.done.take() {
             done(finished);
         }
     }
+}
+
+/// The synced record no longer needs the bytes it was made from. What stays behind after a
+/// crash here is swept by the next start.
+fn let_go(leftover: &Path, keep: Option<&Path>) {
+    let gone = match keep {
+        Some(keep) => durable::replace(leftover, keep),
+        None => fs::remove_file(leftover),
+    };
+    if let Err(error) = gone
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!("{}: {error}", leftover.display());
+    }
+}
+
+fn temp_path(layout: &Layout, serial: u64, id: &str) -> PathBuf {
+    layout.tmp().join(format!("next-{serial}-{id}.json"))
 }
 
 /// Writes a temporary file anew; what an earlier round left under its name is not reused.

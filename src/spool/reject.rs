@@ -40,10 +40,6 @@ impl Rejection {
         layout.rejecting().join(format!("{}.rejected", self.id))
     }
 
-    pub fn notice_temp(&self, layout: &Layout) -> PathBuf {
-        layout.tmp().join(format!("next-{}.json", self.id))
-    }
-
     fn notice_path(&self, layout: &Layout) -> PathBuf {
         layout.record(State::Failed, &self.id)
     }
@@ -110,10 +106,11 @@ impl Rejection {
             .join(format!("{}.rejected", self.id))
     }
 
-    pub fn place(&self, layout: &Layout) -> io::Result<()> {
-        match durable::move_no_replace(&self.notice_temp(layout), &self.notice_path(layout)) {
+    /// Puts the notice, which is synced at `temp`, and the bytes into `failed/`.
+    pub fn place(&self, layout: &Layout, temp: &Path) -> io::Result<()> {
+        match durable::move_no_replace(temp, &self.notice_path(layout)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let _ = fs::remove_file(self.notice_temp(layout));
+                let _ = fs::remove_file(temp);
             }
             moved => moved?,
         }

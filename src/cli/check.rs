@@ -1,0 +1,142 @@
+//! `handoffd check`: the configuration and the root, each finding with what to do.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::{Failed, Global, Outcome};
+use crate::config::{Config, Specialist};
+use crate::runner::launch;
+use crate::spool::layout::Layout;
+use crate::watch::filesystem;
+
+#[derive(Debug, Args)]
+pub struct Options {}
+
+/// One thing that is wrong.
+struct Finding {
+    what: String,
+    do_this: String,
+}
+
+pub fn check(global: &Global, _options: &Options) -> Outcome {
+    let config = global.load_config()?;
+    let layout = global.existing_layout()?;
+    let mut findings = Vec::new();
+    for (agent, specialist) in &config.specialists {
+        check_command(&layout, &agent.to_string(), specialist, &mut findings);
+    }
+    check_root(&layout, &config, &mut findings);
+    report(global, &config, &findings);
+    if findings.is_empty() {
+        Ok(0)
+    } else {
+        Err(silent())
+    }
+}
+
+/// The findings are printed already.
+fn silent() -> Failed {
+    Failed {
+        exit: 2,
+        ..Failed::thing("CHECK", anyhow::anyhow!("see above"))
+    }
+}
+
+fn check_command(
+    layout: &Layout,
+    agent: &str,
+    specialist: &Specialist,
+    findings: &mut Vec<Finding>,
+) {
+    let argv = launch::argv(specialist, layout.root());
+    let Some(program) = argv.first() else { return };
+    let found = if specialist
+        .command
+        .first()
+        .is_some_and(|word| word.contains('/'))
+    {
+        is_executable(Path::new(program))
+    } else {
+        std::env::var_os("PATH").is_some_and(|path| {
+            std::env::split_paths(&path).any(|dir| is_executable(&dir.join(program)))
+        })
+    };
+    if !found {
+        findings.push(Finding {
+            what: format!(
+                "the command of {agent} can't be run: {}",
+                Path::new(program).display()
+            ),
+            do_this: "correct command in handoffd.toml, install it, or chmod +x it".to_owned(),
+        });
+    }
+    let folder = launch::working_dir(specialist, layout.root());
+    if !folder.is_dir() {
+        findings.push(Finding {
+            what: format!(
+                "the working_dir of {agent} is not a folder: {}",
+                folder.display()
+            ),
+            do_this: "make it, or correct working_dir in handoffd.toml".to_owned(),
+        });
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
+    if let Err(error) = layout
+        .ensure()
+        .and_then(|()| layout.check_one_file_system())
+    {
+        findings.push(Finding {
+            what: format!("the root is not usable: {error}"),
+            do_this: "give the daemon's user the right to write there".to_owned(),
+        });
+        return;
+    }
+    let probe = layout.tmp().join("check");
+    if let Err(error) = std::fs::write(&probe, "x").and_then(|()| std::fs::remove_file(&probe)) {
+        findings.push(Finding {
+            what: format!("{} can't be written: {error}", layout.tmp().display()),
+            do_this: "free space or inodes, or mount it writable".to_owned(),
+        });
+    }
+    if let Ok(kind) = filesystem(layout.handoffs())
+        && kind.network
+        && !config.daemon.allow_network_fs
+    {
+        findings.push(Finding {
+            what: format!("the root is on {}, a network file system", kind.name),
+            do_this: "use a local disk, or set daemon.allow_network_fs = true".to_owned(),
+        });
+    }
+}
+
+fn report(global: &Global, config: &Config, findings: &[Finding]) {
+    let warnings = config.not_yet();
+    if global.json {
+        let list: Vec<_> = findings
+            .iter()
+            .map(|finding| json!({ "problem": finding.what, "do": finding.do_this }))
+            .collect();
+        let text = json!({ "ok": findings.is_empty(), "findings": list, "warnings": warnings });
+        println!("{text}");
+        return;
+    }
+    for finding in findings {
+        println!("✗ {}\n  → {}", finding.what, finding.do_this);
+    }
+    for warning in warnings {
+        println!("! {warning}");
+    }
+    if findings.is_empty() {
+        println!("✓ the configuration and the root are fine");
+    }
+}

@@ -1,0 +1,61 @@
+//! `handoffd init`: a root that works at once.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::cli::{Failed, Global, Outcome};
+use crate::spool::layout::Layout;
+
+const CONFIG: &str = include_str!("init/handoffd.toml");
+const SPECIALIST: &str = include_str!("init/echo.sh");
+const REQUEST: &str = include_str!("init/request.json");
+
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Where; this folder if none is named
+    dir: Option<PathBuf>,
+}
+
+pub fn init(global: &Global, options: &Options) -> Outcome {
+    let dir = options.dir.as_deref().unwrap_or(&global.root);
+    let root = std::path::absolute(dir)?;
+    let layout = Layout::new(&root);
+    if root.join("handoffd.toml").exists() {
+        return Err(Failed::thing(
+            "EXISTS",
+            anyhow::anyhow!(
+                "{} has a handoffd.toml already; nothing was changed",
+                root.display()
+            ),
+        ));
+    }
+    layout.ensure()?;
+    for folder in ["schemas", "specialists", "examples"] {
+        fs::create_dir_all(root.join(folder))?;
+    }
+    put(&root.join("handoffd.toml"), CONFIG, 0o644)?;
+    put(&root.join("specialists/echo.sh"), SPECIALIST, 0o755)?;
+    put(&root.join("examples/hello.json"), REQUEST, 0o644)?;
+    if global.json {
+        println!("{}", serde_json::json!({ "root": root }));
+    } else {
+        let shown = dir.display();
+        eprintln!("A root stands in {}. Next:", root.display());
+        eprintln!("  handoffd run --root {shown} &");
+        eprintln!("  cp {shown}/examples/hello.json {shown}/handoffs/pending/");
+        eprintln!("  cat {shown}/handoffs/completed/hello.json");
+    }
+    Ok(0)
+}
+
+/// Writes a file unless one is there already.
+fn put(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    fs::write(path, text)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}

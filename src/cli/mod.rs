@@ -1,0 +1,189 @@
+//! The command line: one file for each subcommand, one place for exit codes and errors.
+//!
+//! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 the thing asked about failed,
+//! 2 wrong usage or configuration, 3 another daemon holds the root, 124 timed out.
+
+mod check;
+mod init;
+mod run;
+mod submit;
+mod wait;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use serde_json::json;
+
+use crate::config::{Config, ConfigError};
+use crate::spool::layout::Layout;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "handoffd",
+    version,
+    about = "A folder as a crash-safe queue for agents",
+    after_help = "Without a command, `handoffd` runs the daemon in the foreground.\n\nTry it:\n  \
+                  handoffd init demo\n  handoffd run --root demo &\n  handoffd submit --root demo \
+                  --to echo --input '{\"text\": \"hello\"}' --wait"
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Args)]
+pub struct Global {
+    /// The folder that holds handoffs/, artifacts/ and context/
+    #[arg(
+        long,
+        global = true,
+        env = "HANDOFFD_ROOT",
+        default_value = ".",
+        value_name = "DIR"
+    )]
+    root: PathBuf,
+    /// Another configuration than handoffd.toml in the root
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Write data and errors as JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon in the foreground
+    Run(run::Options),
+    /// Make a root with a commented configuration, an example specialist and a request
+    Init(init::Options),
+    /// Check requests and drop them into pending/; prints one id per line
+    Submit(submit::Options),
+    /// Wait until handoffs have ended, and print their records
+    Wait(wait::Options),
+    /// Check the configuration and the root
+    Check(check::Options),
+}
+
+/// An error with the exit code that belongs to it.
+#[derive(Debug)]
+pub struct Failed {
+    pub exit: u8,
+    pub code: &'static str,
+    pub error: anyhow::Error,
+    pub place: Option<(usize, usize)>,
+    pub field: Option<String>,
+}
+
+impl Failed {
+    /// The thing that was asked about failed.
+    pub fn thing(code: &'static str, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            exit: 1,
+            code,
+            error: error.into(),
+            place: None,
+            field: None,
+        }
+    }
+
+    /// The command was used wrongly, or the configuration is wrong.
+    pub fn usage(code: &'static str, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            exit: 2,
+            ..Self::thing(code, error)
+        }
+    }
+
+    fn print(&self, as_json: bool) {
+        if as_json {
+            let mut error = json!({ "code": self.code, "message": format!("{:#}", self.error) });
+            if let (Some((line, column)), Some(map)) = (self.place, error.as_object_mut()) {
+                map.insert("line".to_owned(), line.into());
+                map.insert("column".to_owned(), column.into());
+            }
+            if let (Some(field), Some(map)) = (&self.field, error.as_object_mut()) {
+                map.insert("field".to_owned(), field.clone().into());
+            }
+            println!("{}", json!({ "error": error }));
+        } else {
+            eprintln!("handoffd: {:#}", self.error);
+        }
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::thing("ERROR", error)
+    }
+}
+
+type Outcome = Result<u8, Failed>;
+
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let as_json = cli.global.json;
+    let outcome = match &cli.command {
+        None => run::run(&cli.global, &run::Options::default()),
+        Some(Command::Run(options)) => run::run(&cli.global, options),
+        Some(Command::Init(options)) => init::init(&cli.global, options),
+        Some(Command::Submit(options)) => submit::submit(&cli.global, options),
+        Some(Command::Wait(options)) => wait::wait(&cli.global, options),
+        Some(Command::Check(options)) => check::check(&cli.global, options),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(failed) => {
+            failed.print(as_json);
+            ExitCode::from(failed.exit)
+        }
+    }
+}
+
+impl Global {
+    fn layout(&self) -> Result<Layout, Failed> {
+        Ok(Layout::new(&std::path::absolute(&self.root)?))
+    }
+
+    /// The layout of a root that exists.
+    fn existing_layout(&self) -> Result<Layout, Failed> {
+        let layout = self.layout()?;
+        if layout.handoffs().is_dir() {
+            return Ok(layout);
+        }
+        Err(Failed::usage(
+            "NO_ROOT",
+            anyhow::anyhow!(
+                "{} has no handoffs/ folder; name a root with --root DIR, or make one with: \
+                 handoffd init DIR",
+                layout.root().display()
+            ),
+        ))
+    }
+
+    fn load_config(&self) -> Result<Config, Failed> {
+        let own = std::path::absolute(&self.root)?.join("handoffd.toml");
+        let path = self.config.as_deref().unwrap_or(&own);
+        Config::load(path, self.config.is_some()).map_err(config_failed)
+    }
+}
+
+/// A configuration error, with its place for machines.
+fn config_failed(error: ConfigError) -> Failed {
+    let first = error
+        .problems()
+        .first()
+        .map(|p| ((p.line, p.column), p.key.clone()));
+    Failed {
+        place: first.as_ref().map(|(place, _)| *place),
+        field: first.map(|(_, key)| key).filter(|key| !key.is_empty()),
+        ..Failed::usage("CONFIG", error)
+    }
+}
+
+/// A duration as people write it: `30s`, `5m`, `1h 30m`.
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 30s or 5m"))
+}

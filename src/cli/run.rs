@@ -1,0 +1,104 @@
+//! `handoffd run`: the daemon, in the foreground.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::{Failed, Global, Outcome, config_failed};
+use crate::config::Config;
+use crate::engine::start::{self, StartError};
+use crate::spool::layout::Layout;
+
+#[derive(Debug, Default, Args)]
+#[command(
+    after_help = "SIGTERM and SIGINT stop it as daemon.on_stop says (a second one ends \
+                        attempts at once); SIGHUP reads the configuration again. HANDOFFD_LOG sets \
+                        how much is logged: error, warn, info, debug."
+)]
+pub struct Options {
+    /// Work off what is there, retries included, and exit
+    #[arg(long)]
+    drain: bool,
+    /// How log lines look
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum LogFormat {
+    #[default]
+    Human,
+    Json,
+}
+
+pub fn run(global: &Global, options: &Options) -> Outcome {
+    init_logs(options.log_format);
+    let layout = global.layout()?;
+    let engine = start::Options {
+        root: layout.root().to_owned(),
+        config: global.config.clone(),
+        drain: options.drain,
+        program: own_program(),
+    };
+    let drain = options.drain;
+    match start::run(&engine, |config, watching| {
+        greet(&layout, config, watching, drain)
+    }) {
+        Ok(()) => Ok(0),
+        Err(StartError::Config(error)) => Err(config_failed(error)),
+        Err(error @ StartError::Locked { .. }) => Err(Failed {
+            exit: 3,
+            ..Failed::thing("LOCKED", error)
+        }),
+        Err(error) => Err(Failed::usage("START", error)),
+    }
+}
+
+/// The program that runs now, also after an upgrade replaced its file.
+fn own_program() -> PathBuf {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() {
+        own
+    } else {
+        std::env::current_exe().unwrap_or(own)
+    }
+}
+
+fn greet(layout: &Layout, config: &Config, watching: &str, drain: bool) {
+    eprintln!(
+        "handoffd {} on {}",
+        env!("CARGO_PKG_VERSION"),
+        layout.root().display()
+    );
+    let agents: Vec<String> = config.specialists.keys().map(ToString::to_string).collect();
+    if agents.is_empty() {
+        eprintln!("  no specialist is configured: add one to handoffd.toml, then send SIGHUP");
+    } else {
+        eprintln!("  specialists: {}", agents.join(", "));
+    }
+    if drain {
+        eprintln!("  working off what is there");
+    } else {
+        eprintln!(
+            "  drop requests into {}/<id>.json",
+            layout.pending().display()
+        );
+        eprintln!("  outcomes appear in completed/ and failed/ beside it ({watching})");
+    }
+}
+
+fn init_logs(format: LogFormat) {
+    let filter = EnvFilter::try_from_env("HANDOFFD_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Human => {
+            let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            builder.with_ansi(color).with_target(false).init();
+        }
+        LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
+    }
+}

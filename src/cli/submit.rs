@@ -1,0 +1,210 @@
+//! `handoffd submit`: checks requests as intake would, and drops them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::cli::{Failed, Global, Outcome, duration, wait};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::durable;
+use crate::policy::intake::{Plan, plan};
+use crate::protocol::document::{self, Document, Syntax};
+use crate::protocol::id::HandoffId;
+use crate::protocol::name::Ext;
+use crate::protocol::request::Request;
+use crate::spool::layout::Layout;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  handoffd submit request.json\n  handoffd submit --to coder \
+                        --input '{\"task\": \"mend the tests\"}' --wait\n  make-request | handoffd \
+                        submit -"
+)]
+pub struct Options {
+    /// Requests, or `-` for stdin
+    #[arg(value_name = "FILE", required_unless_present = "to")]
+    files: Vec<PathBuf>,
+    /// Make a request for this agent instead of reading one
+    #[arg(long, value_name = "AGENT", conflicts_with = "files")]
+    to: Option<String>,
+    /// The `input.data` of that request, as JSON
+    #[arg(long, value_name = "JSON", requires = "to")]
+    input: Option<String>,
+    /// Wait for the outcomes and print the records
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait at most
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "wait")]
+    timeout: Option<Duration>,
+}
+
+/// A request that may be dropped.
+struct Checked {
+    id: HandoffId,
+    name: OsString,
+    bytes: Vec<u8>,
+}
+
+pub fn submit(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    let config = global.load_config()?;
+    let mut checked = Vec::new();
+    if let Some(agent) = &options.to {
+        let document = Document {
+            map: made(agent, options.input.as_deref())?,
+            syntax: Syntax::Json,
+        };
+        checked.push(check(&layout, &config, document, None, Path::new("--to"))?);
+    }
+    for file in &options.files {
+        let (bytes, ext) = read(file)?;
+        let document = document::parse(&bytes, ext).map_err(|error| Failed {
+            place: error.line.zip(error.column),
+            ..Failed::thing(
+                "SCHEMA_VALIDATION_FAILED",
+                anyhow::anyhow!("{}: {error}", file.display()),
+            )
+        })?;
+        checked.push(check(&layout, &config, document, Some((bytes, ext)), file)?);
+    }
+    for request in &checked {
+        drop_into(&layout, request)?;
+        if !options.wait {
+            if global.json {
+                println!("{}", json!({ "id": request.id.as_str() }));
+            } else {
+                println!("{}", request.id);
+            }
+        }
+    }
+    if !options.wait {
+        return Ok(0);
+    }
+    let ids: Vec<String> = checked
+        .iter()
+        .map(|request| request.id.to_string())
+        .collect();
+    wait::until_ended(&layout, &ids, options.timeout)
+}
+
+fn made(agent: &str, input: Option<&str>) -> Result<Map<String, Value>, Failed> {
+    let mut map = Map::new();
+    map.insert("target".to_owned(), json!({ "agent_id": agent }));
+    if let Some(input) = input {
+        let data = crate::protocol::json::parse(input).map_err(|error| {
+            Failed::usage("USAGE", anyhow::anyhow!("--input is not JSON: {error}"))
+        })?;
+        map.insert("input".to_owned(), json!({}));
+        if let Some(Value::Object(input)) = map.get_mut("input") {
+            input.insert("data".to_owned(), data);
+        }
+    }
+    Ok(map)
+}
+
+fn read(file: &Path) -> Result<(Vec<u8>, Ext), Failed> {
+    if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes)?;
+        return Ok((bytes, Ext::Yaml));
+    }
+    let ext = file
+        .extension()
+        .and_then(|ext| ext.to_str())
+        .and_then(Ext::parse)
+        .ok_or_else(|| {
+            let error =
+                anyhow::anyhow!("{}: must end in .json, .yaml, .yml or .md", file.display());
+            Failed::usage("USAGE", error)
+        })?;
+    let bytes = fs::read(file)
+        .map_err(|error| Failed::usage("USAGE", anyhow::anyhow!("{}: {error}", file.display())))?;
+    Ok((bytes, ext))
+}
+
+fn check(
+    layout: &Layout,
+    config: &Config,
+    document: Document,
+    original: Option<(Vec<u8>, Ext)>,
+    from: &Path,
+) -> Result<Checked, Failed> {
+    let refuse =
+        |code, text: String| Failed::thing(code, anyhow::anyhow!("{}: {text}", from.display()));
+    let Document { map, syntax } = document;
+    let written = map.get("handoff_id").and_then(Value::as_str);
+    let id = match written {
+        Some(id) => HandoffId::parse(id)
+            .map_err(|error| refuse("SCHEMA_VALIDATION_FAILED", format!("handoff_id: {error}")))?,
+        None => new_id()?,
+    };
+    let request = Request::from_document(&map, &id).map_err(|errors| {
+        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Failed {
+            field: errors.first().map(|error| error.field.clone()),
+            ..refuse("SCHEMA_VALIDATION_FAILED", list.join("; "))
+        }
+    })?;
+    // What it depends on is the daemon's business; here only what can't ever run is refused.
+    if let Plan::Refuse(told) = plan(&request, config, &[], Clock::System.now()) {
+        return Err(refuse(told.code.as_str(), told.message));
+    }
+    if layout.is_taken(id.as_str()) || layout.submission(id.as_str()).is_some() {
+        return Err(refuse("DUPLICATE_ID", format!("the id {id} is taken")));
+    }
+    let (bytes, ext) = match (original, syntax) {
+        (Some((bytes, ext)), Syntax::Yaml | Syntax::Markdown) => (bytes, ext),
+        // The document as it was written, also where its id is only in the file's name.
+        (Some((bytes, _)), Syntax::Json) => (bytes, Ext::Json),
+        (None, _) => (serde_json::to_vec_pretty(&map)?, Ext::Json),
+    };
+    if bytes.len() as u64 > config.daemon.max_request_size {
+        let most = config.daemon.max_request_size;
+        return Err(refuse(
+            "SCHEMA_VALIDATION_FAILED",
+            format!(
+                "{} bytes are more than daemon.max_request_size ({most})",
+                bytes.len()
+            ),
+        ));
+    }
+    Ok(Checked {
+        name: format!("{id}.{ext}").into(),
+        id,
+        bytes,
+    })
+}
+
+fn new_id() -> Result<HandoffId, Failed> {
+    Ok(HandoffId::parse(&format!(
+        "h-{}",
+        uuid::Uuid::now_v7().simple()
+    ))?)
+}
+
+/// Writes to a temporary name and renames, as every producer should.
+fn drop_into(layout: &Layout, request: &Checked) -> Result<(), Failed> {
+    let pending = layout.pending();
+    let temp = pending.join(format!(".{}.{}.tmp", request.id, std::process::id()));
+    let file = durable::create(&temp, &request.bytes)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", temp.display()))?;
+    durable::sync_file(&file, durable::Durability::Full)?;
+    if let Err(error) = durable::move_no_replace(&temp, &pending.join(&request.name)) {
+        let _ = fs::remove_file(&temp);
+        return Err(match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Failed::thing(
+                "DUPLICATE_ID",
+                anyhow::anyhow!("the id {} is taken", request.id),
+            ),
+            _ => error.into(),
+        });
+    }
+    durable::sync_dir(&Layout::open_dir(&pending)?, durable::Durability::Full)?;
+    Ok(())
+}

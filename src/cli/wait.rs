@@ -1,0 +1,111 @@
+//! `handoffd wait`: blocks until handoffs have ended, woken by the folders themselves.
+
+use std::fs;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::cli::{Failed, Global, Outcome, duration};
+use crate::protocol::json;
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+use crate::watch::{FolderKey, Mode, Watcher};
+
+/// Looked at even if no event came: a folder may be on a file system that sends none.
+const LOOK_ANYWAY: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Prints one record as JSON; several as one line each, in the order asked.\n\
+                        Exit code: 0 all completed, 1 one failed or is unknown, 124 timed out."
+)]
+pub struct Options {
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// Give up after this time
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+}
+
+pub fn wait(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    for id in &options.ids {
+        if layout.states_of(id).is_empty() && layout.submission(id).is_none() {
+            // It may be between two folders: a second look tells.
+            std::thread::yield_now();
+            if layout.states_of(id).is_empty() && layout.submission(id).is_none() {
+                return Err(Failed::thing(
+                    "UNKNOWN_ID",
+                    anyhow::anyhow!("no handoff is called {id} in {}", layout.root().display()),
+                ));
+            }
+        }
+    }
+    until_ended(&layout, &options.ids, options.timeout)
+}
+
+/// Waits for all of them and prints their records.
+pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -> Outcome {
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let (tell, told) = channel();
+    let folders = [
+        (FolderKey(0), layout.state(State::Completed)),
+        (FolderKey(1), layout.state(State::Failed)),
+    ];
+    let _watcher = Watcher::new(
+        &folders,
+        Mode::Auto,
+        Duration::from_millis(500),
+        move |_| {
+            let _ = tell.send(());
+        },
+    )?;
+    let mut any_failed = false;
+    for id in ids {
+        let (state, bytes) = loop {
+            if let Some(ended) = ended(layout, id) {
+                break ended;
+            }
+            let left = deadline.map_or(LOOK_ANYWAY, |at| {
+                at.saturating_duration_since(Instant::now())
+            });
+            match told.recv_timeout(left.min(LOOK_ANYWAY)) {
+                Ok(()) => while told.try_recv().is_ok() {},
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    if deadline.is_some_and(|at| Instant::now() >= at) {
+                        return Err(Failed {
+                            exit: 124,
+                            ..Failed::thing("TIMED_OUT", anyhow::anyhow!("{id} has not ended yet"))
+                        });
+                    }
+                }
+            }
+        };
+        any_failed |= state == State::Failed;
+        print(&bytes, ids.len() > 1)?;
+    }
+    Ok(u8::from(any_failed))
+}
+
+fn ended(layout: &Layout, id: &str) -> Option<(State, Vec<u8>)> {
+    [State::Completed, State::Failed]
+        .into_iter()
+        .find_map(|state| {
+            fs::read(layout.record(state, id))
+                .ok()
+                .map(|bytes| (state, bytes))
+        })
+}
+
+fn print(bytes: &[u8], compact: bool) -> Result<(), Failed> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    if compact {
+        let value = json::parse_own(std::str::from_utf8(bytes)?)?;
+        writeln!(out, "{value}")?;
+    } else {
+        out.write_all(bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,400 @@
+//! Arrivals: from a hint that a name may be there to an entry in the queue.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::engine::event::{Diverted, Event, Folder};
+use crate::engine::intake::{self, Broken, Destination, Seen, Submission, destination};
+use crate::engine::parked::{On, Parked};
+use crate::engine::world::World;
+use crate::engine::{Alarm, Busy, Engine, KEPT_DOCUMENTS, LOOKS_IN_FLIGHT, Unsettled, attempt};
+use crate::policy::intake::{Plan, dependency_cycle, plan};
+use crate::protocol::document::Syntax;
+use crate::protocol::lifecycle::State;
+use crate::protocol::name::{Name, classify};
+use crate::spool::look::{Identity, Writer};
+use crate::spool::scan;
+use crate::watch::{FolderKey, Hint, How};
+
+/// How many names one listing event carries.
+const CHUNK: usize = 4096;
+
+pub const PENDING: FolderKey = FolderKey(0);
+pub const CONTROL: FolderKey = FolderKey(1);
+
+impl Engine {
+    pub(super) fn on_hint(&mut self, hint: Hint) {
+        match hint {
+            Hint::Seen {
+                folder: PENDING,
+                name,
+                how,
+            } => {
+                if how == How::Gone {
+                    return self.on_gone(&name);
+                }
+                if how == How::Renamed {
+                    self.renamed.insert(name.clone());
+                }
+                self.queue_look(name);
+            }
+            Hint::Seen { name, how, .. } => {
+                if how != How::Gone {
+                    self.read_command(name);
+                }
+            }
+            Hint::Rescan { folder } => match folder {
+                Some(PENDING) => self.list(Folder::Pending, true),
+                Some(_) => self.list(Folder::Control, true),
+                None => Folder::ALL
+                    .into_iter()
+                    .for_each(|folder| self.list(folder, true)),
+            },
+            Hint::Replaced(_) => {
+                self.actors.run(|world| {
+                    if let Err(error) = world.layout.ensure() {
+                        tracing::warn!("a folder is gone and can't be made again: {error}");
+                    }
+                });
+            }
+        }
+    }
+
+    fn on_gone(&mut self, name: &OsStr) {
+        self.renamed.remove(name);
+        self.unsettled.remove(name);
+        self.problem(&ignored_key(name), None);
+        if let Name::Submission { id, ext } = classify(name.as_bytes())
+            && self.pending.get(id.as_str()) == Some(&ext)
+        {
+            self.pending.remove(id.as_str());
+            self.kept.remove(id.as_str());
+        }
+    }
+
+    /// Lists a folder on a worker, if it changed since it was last listed or `anyway`.
+    pub(super) fn list(&mut self, folder: Folder, anyway: bool) {
+        if !self.listing.insert(folder) {
+            return;
+        }
+        let scanner = self.scanner.clone();
+        self.readers.run(move |world| {
+            let path = match folder {
+                Folder::Pending => world.layout.pending(),
+                Folder::InProgress => world.layout.state(State::InProgress),
+                Folder::Waiting => world.layout.state(State::Waiting),
+                Folder::Control => world.layout.control(),
+            };
+            let needed = scanner
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .needs_listing(&path, world.now().wall.0);
+            let listed = match needed {
+                Ok(needed) if needed || anyway => list_names(world, folder, &path),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = listed {
+                tracing::warn!("{}: {error}", path.display());
+                let _ = world.layout.ensure();
+            }
+            world.tell(Event::ListingDone { folder });
+        });
+    }
+
+    pub(super) fn on_listed(&mut self, folder: Folder, names: Vec<OsString>) {
+        for name in names {
+            match folder {
+                Folder::Pending => {
+                    if !self.is_known(&name) {
+                        self.queue_look(name);
+                    }
+                }
+                Folder::Control => self.read_command(name),
+                Folder::InProgress => self.check_stray(State::InProgress, &name),
+                Folder::Waiting => self.check_stray(State::Waiting, &name),
+            }
+        }
+    }
+
+    fn is_known(&self, name: &OsStr) -> bool {
+        self.looking.contains_key(name)
+            || self.unsettled.contains_key(name)
+            || matches!(classify(name.as_bytes()), Name::Submission { id, ext }
+                if self.pending.get(id.as_str()) == Some(&ext))
+    }
+
+    pub(super) fn queue_look(&mut self, name: OsString) {
+        if matches!(classify(name.as_bytes()), Name::Temporary) {
+            return;
+        }
+        if let Some(changed) = self.looking.get_mut(&name) {
+            *changed = true;
+            return;
+        }
+        self.looking.insert(name.clone(), false);
+        self.to_look.push_back(name);
+    }
+
+    /// Looks again at a name whose time has come.
+    pub(super) fn look(&mut self, name: OsString) {
+        if self.unsettled.contains_key(&name) {
+            self.queue_look(name);
+        }
+    }
+
+    /// Keeps the readers busy, but not buried.
+    pub(super) fn feed_looks(&mut self) {
+        while self.looking.len() - self.to_look.len() < LOOKS_IN_FLIGHT {
+            let Some(name) = self.to_look.pop_front() else {
+                return;
+            };
+            self.readers.run(move |world| {
+                let seen = Box::new(intake::look_at(world, &name));
+                world.tell(Event::Seen { name, seen });
+            });
+        }
+    }
+
+    pub(super) fn on_seen(&mut self, name: OsString, seen: Seen) {
+        if self.looking.remove(&name) == Some(true) {
+            // It changed while it was read: what was read is already old.
+            return self.queue_look(name);
+        }
+        match seen {
+            Seen::Nothing => self.on_gone(&name),
+            Seen::Folder => {
+                let text = format!(
+                    "handoffs/pending/{} is a folder and is ignored; drop files only",
+                    name.display()
+                );
+                self.problem(&ignored_key(&name), Some(text));
+            }
+            Seen::Changing => {
+                let at = self.now_ms() + 20;
+                self.unsettle(&name, None, at);
+            }
+            Seen::Broken(broken) => self.on_broken(name, broken),
+            Seen::Submission(submission) => self.on_submission(name, submission),
+        }
+    }
+
+    fn on_broken(&mut self, name: OsString, broken: Broken) {
+        if broken.may_mend && !self.has_settled(&name, broken.identity, broken.writer) {
+            return;
+        }
+        self.forget_name(&name);
+        tracing::warn!(file = %name.display(), "refused: {}", broken.told.message);
+        self.actors
+            .run(move |world| intake::reject(world, &name, broken));
+    }
+
+    pub(super) fn on_rejected(&mut self, name: &OsStr) {
+        // If it changed at the last moment it is still there, and is looked at anew.
+        self.queue_look(name.to_owned());
+    }
+
+    fn forget_name(&mut self, name: &OsStr) {
+        self.unsettled.remove(name);
+        self.renamed.remove(name);
+    }
+
+    /// Whether the file has been still for long enough, with nobody writing. If not, it is
+    /// looked at again.
+    fn has_settled(&mut self, name: &OsString, identity: Identity, writer: Writer) -> bool {
+        let now = self.now_ms();
+        let settle = attempt::ms(self.world.config().daemon.settle);
+        let since = match self.unsettled.get(name) {
+            Some(known) if known.identity == identity => known.since_ms,
+            _ => now,
+        };
+        let still_for = now.saturating_sub(since);
+        if writer != Writer::Open && self.unsettled.contains_key(name) && still_for >= settle {
+            return true;
+        }
+        let again = if writer == Writer::Open {
+            settle.max(100)
+        } else {
+            settle - still_for.min(settle)
+        };
+        self.unsettle(name, Some((identity, since)), now + again.max(1));
+        false
+    }
+
+    fn unsettle(&mut self, name: &OsString, known: Option<(Identity, u64)>, again_at: u64) {
+        let (identity, since_ms) = known.unwrap_or((
+            Identity {
+                device: 0,
+                inode: 0,
+                size: 0,
+                modified_ns: 0,
+            },
+            self.now_ms(),
+        ));
+        self.unsettled
+            .insert(name.clone(), Unsettled { identity, since_ms });
+        self.alarm(again_at, Alarm::Look(name.clone()));
+    }
+
+    fn on_submission(&mut self, name: OsString, submission: Box<Submission>) {
+        // A prefix of YAML or Markdown often parses too; JSON is whole or broken.
+        if submission.syntax != Syntax::Json
+            && !self.renamed.contains(&name)
+            && !self.has_settled(&name, submission.identity, submission.writer)
+        {
+            return;
+        }
+        self.forget_name(&name);
+        let id = submission.id.clone();
+        if self.busy.contains_key(&id) {
+            // Its own claim may be under way; what is left of it then is another file.
+            let at = self.now_ms() + 10;
+            return self.unsettle(&name, None, at);
+        }
+        let other_name = self
+            .pending
+            .get(id.as_str())
+            .is_some_and(|ext| *ext != submission.ext);
+        if submission.taken || self.running.contains_key(&id) || other_name {
+            return self.divert(name, submission, Destination::Duplicate);
+        }
+        // A record that was moved back by hand no longer waits.
+        self.lot.remove(&id);
+        let config = self.world.config();
+        let request = match &submission.request {
+            Ok(request) => request,
+            Err(errors) => {
+                let refused = intake::refused(errors);
+                return self.divert(name, submission, refused);
+            }
+        };
+        let planned = plan(request, &config, &submission.dependencies, self.world.now());
+        if let Plan::WaitForDependencies { ids } = &planned
+            && let Some(circle) = self.lot.circle(&id, ids)
+        {
+            return self.break_circle(name, submission, &circle);
+        }
+        match destination(planned, request, &config) {
+            Some(destination) => self.divert(name, submission, destination),
+            None => self.enqueue(submission),
+        }
+    }
+
+    fn enqueue(&mut self, submission: Box<Submission>) {
+        let Ok(request) = &submission.request else {
+            return;
+        };
+        let config = self.world.config();
+        let id = submission.id.clone();
+        let agent = request.agent.clone();
+        self.schedule
+            .push(&id, &agent, request.priority, submission.arrived_ms, || {
+                Self::limits_of(&config, &agent)
+            });
+        self.pending.insert(id.clone().into(), submission.ext);
+        if self.kept.len() < KEPT_DOCUMENTS && submission.identity.size <= 65_536 {
+            self.kept.insert(id, submission);
+        }
+    }
+
+    /// Sends a submission elsewhere than into the queue.
+    fn divert(&mut self, name: OsString, submission: Box<Submission>, destination: Destination) {
+        let id = submission.id.clone();
+        match &destination {
+            Destination::Fail(told) => {
+                tracing::warn!(handoff_id = id, "refused: {}: {}", told.code, told.message);
+            }
+            Destination::Duplicate => tracing::warn!(handoff_id = id, "refused: the id is taken"),
+            Destination::Wait { on, ids, .. } => {
+                // Who waits for whom must be known before the next one is looked at.
+                if let (&"dependency", Ok(request)) = (on, &submission.request) {
+                    self.lot.insert(
+                        &id,
+                        Parked {
+                            on: On::Dependency,
+                            agent: request.agent.clone(),
+                            priority: request.priority,
+                            due_ms: None,
+                            dependencies: ids.clone(),
+                            not_before: request.not_before,
+                            holds_agent: false,
+                            ready: false,
+                        },
+                    );
+                }
+            }
+        }
+        if !matches!(destination, Destination::Duplicate) {
+            self.pending.remove(id.as_str());
+            self.kept.remove(&id);
+            self.busy.insert(id, Busy::Diverting);
+        }
+        self.actors
+            .run(move |world| intake::divert(world, &name, *submission, destination, None));
+    }
+
+    fn break_circle(&mut self, name: OsString, submission: Box<Submission>, circle: &[String]) {
+        let told = dependency_cycle(circle);
+        for id in circle.iter().filter(|id| **id != submission.id) {
+            self.fail_waiting(id, told.clone());
+        }
+        self.divert(name, submission, Destination::Fail(told));
+    }
+
+    pub(super) fn on_diverted(&mut self, name: OsString, id: &str, outcome: Diverted) {
+        if self.busy.get(id) == Some(&Busy::Diverting) || self.busy.get(id) == Some(&Busy::Moving) {
+            self.busy.remove(id);
+        }
+        match outcome {
+            Diverted::Parked(parked) => self.park(id, parked),
+            Diverted::Failed => {
+                self.lot.remove(id);
+                self.on_ended(id);
+            }
+            Diverted::Again => {
+                self.lot.remove(id);
+                self.queue_look(name);
+            }
+            Diverted::Io(error) => {
+                self.lot.remove(id);
+                self.pause(&error);
+                let at = self.now_ms() + 1000;
+                self.unsettle(&name, None, at);
+            }
+        }
+        self.reread_deferred();
+    }
+
+    /// Something could not be written: leave the disk alone for a moment.
+    pub(super) fn pause(&mut self, error: &str) {
+        self.paused_until_ms = self.now_ms() + 1000;
+        self.problem(
+            "claim",
+            Some(format!(
+                "a handoff could not be claimed ({error}); trying again"
+            )),
+        );
+    }
+}
+
+fn ignored_key(name: &OsStr) -> String {
+    format!("ignored {}", name.display())
+}
+
+fn list_names(world: &World, folder: Folder, path: &std::path::Path) -> std::io::Result<()> {
+    let mut chunk = Vec::new();
+    scan::names(path, |name| {
+        chunk.push(name);
+        if chunk.len() >= CHUNK {
+            world.tell(Event::Listed {
+                folder,
+                names: std::mem::take(&mut chunk),
+            });
+        }
+    })?;
+    world.tell(Event::Listed {
+        folder,
+        names: chunk,
+    });
+    Ok(())
+}

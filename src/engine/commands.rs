@@ -1,0 +1,398 @@
+//! Commands: files in `control/` that say cancel or retry.
+//!
+//! A command that was carried out is deleted; one that can't be is moved to `rejected/` with
+//! the reason beside it. The record remembers what was carried out on it, so that a crash
+//! between the two does not carry it out again.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::durable;
+use crate::engine::event::Event;
+use crate::engine::intake::{Destination, Seen, divert, hex, look_at};
+use crate::engine::moves::{fail_parked, load, remember, write};
+use crate::engine::world::World;
+use crate::policy::next;
+use crate::protocol::control::{Action, Command};
+use crate::protocol::document::{self, Syntax};
+use crate::protocol::lifecycle::State;
+use crate::protocol::name::Ext;
+use crate::protocol::record::Record;
+use crate::spool::commit::Change;
+use crate::spool::look::{Identity, Looked, Writer, look};
+use crate::store::audit;
+
+/// The largest command that is read.
+const MAX_BYTES: u64 = 64 * 1024;
+
+#[derive(Debug)]
+pub enum CommandFile {
+    Nothing,
+    Changing,
+    Broken {
+        identity: Identity,
+        reason: String,
+        writer: Writer,
+        may_mend: bool,
+    },
+    Whole(WholeCommand),
+}
+
+#[derive(Debug)]
+pub struct WholeCommand {
+    pub identity: Identity,
+    pub command: Command,
+    /// Names this very command, to know it again.
+    pub key: String,
+    pub syntax: Syntax,
+    pub writer: Writer,
+}
+
+/// The extension of a file in `control/`; others are commands nobody can read.
+fn extension(name: &[u8]) -> Option<Ext> {
+    let dot = name.iter().rposition(|byte| *byte == b'.')?;
+    Ext::parse(std::str::from_utf8(&name[dot + 1..]).ok()?)
+}
+
+fn is_temporary(name: &[u8]) -> bool {
+    name.starts_with(b".")
+        || [&b".tmp"[..], b".part", b".swp", b"~"]
+            .iter()
+            .any(|end| name.ends_with(end))
+}
+
+/// Reads one name in `control/`.
+pub fn read(world: &World, name: &OsStr) -> CommandFile {
+    if is_temporary(name.as_bytes()) || name == "rejected" {
+        return CommandFile::Nothing;
+    }
+    let broken = |identity, reason: String, writer, may_mend| CommandFile::Broken {
+        identity,
+        reason,
+        writer,
+        may_mend,
+    };
+    let ext = extension(name.as_bytes());
+    match look(&world.layout.control().join(name), MAX_BYTES) {
+        Looked::Gone | Looked::Folder => CommandFile::Nothing,
+        Looked::Changing => CommandFile::Changing,
+        Looked::NotAFile { what, identity } => broken(
+            identity,
+            format!("not a file but {what}"),
+            Writer::Closed,
+            false,
+        ),
+        Looked::TooLarge { identity } => {
+            let reason = format!("larger than {MAX_BYTES} bytes");
+            broken(identity, reason, Writer::Unknown, true)
+        }
+        Looked::Unreadable { error, identity } => broken(
+            identity,
+            format!("it can't be read: {error}"),
+            Writer::Unknown,
+            true,
+        ),
+        Looked::Bytes {
+            bytes,
+            identity,
+            writer,
+            ..
+        } => {
+            let Some(ext) = ext else {
+                let reason = "a command is named <anything>.json".to_owned();
+                return broken(identity, reason, writer, true);
+            };
+            let document = match document::parse(&bytes, ext) {
+                Ok(document) => document,
+                Err(error) => return broken(identity, error.to_string(), writer, true),
+            };
+            match Command::from_document(&document.map) {
+                Err(errors) => {
+                    let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                    broken(
+                        identity,
+                        list.join("; "),
+                        writer,
+                        document.syntax != Syntax::Json,
+                    )
+                }
+                Ok(command) => {
+                    let digest = hex(&Sha256::digest(&bytes)[..8]);
+                    CommandFile::Whole(WholeCommand {
+                        identity,
+                        command,
+                        key: format!("{}:{digest}", name.to_string_lossy()),
+                        syntax: document.syntax,
+                        writer,
+                    })
+                }
+            }
+        }
+    }
+}
+
+/// The right to delete a command's file, once what it asked for is on disk.
+#[derive(Debug)]
+pub struct Dismissal {
+    path: PathBuf,
+    name: OsString,
+    identity: Identity,
+    events: UnboundedSender<Event>,
+}
+
+impl Dismissal {
+    pub fn new(world: &World, name: &OsStr, identity: Identity) -> Self {
+        Self {
+            path: world.layout.control().join(name),
+            name: name.to_owned(),
+            identity,
+            events: world.events.clone(),
+        }
+    }
+
+    pub fn is_for(&self, name: &OsStr) -> bool {
+        self.name == name
+    }
+
+    pub fn carried_out(self) {
+        if Identity::at(&self.path).is_ok_and(|now| now == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+        let _ = self.events.send(Event::CommandDone { name: self.name });
+    }
+}
+
+/// Moves a command that can't be carried out to `rejected/`, and says why beside it.
+pub fn refuse(world: &World, name: &OsStr, identity: Identity, reason: &str) {
+    let now = world.now();
+    let path = world.layout.control().join(name);
+    let folder = world.layout.refused_control();
+    let shown = name.to_string_lossy().into_owned();
+    if Identity::at(&path).is_ok_and(|now| now == identity) {
+        let moved = fs::create_dir_all(&folder).and_then(|()| {
+            let mut note = name.to_owned();
+            note.push(".reason.json");
+            let text = json!({
+                "file": shown, "reason": reason, "timestamp": now.wall.to_string(),
+            });
+            let mut bytes = serde_json::to_vec_pretty(&text).unwrap_or_default();
+            bytes.push(b'\n');
+            let durability = world.config().daemon.durability;
+            let temp = world
+                .layout
+                .tmp()
+                .join(format!("reason-{}", identity.inode));
+            durable::write_whole(&folder.join(&note), &temp, &bytes, durability)?;
+            durable::replace(&path, &folder.join(name))
+        });
+        if let Err(error) = moved {
+            tracing::warn!(file = shown, "the command could not be set aside: {error}");
+        }
+        tracing::warn!(file = shown, "command refused: {reason}");
+        let line = audit::Event::new(now.wall, "command_refused")
+            .with("file", shown)
+            .with("reason", reason);
+        world.committer.submit(Change::Note, vec![line], |_| {});
+    }
+    world.tell(Event::CommandDone {
+        name: name.to_owned(),
+    });
+}
+
+/// The line that says who asked for what.
+pub fn note(world: &World, command: &Command) {
+    let mut line = audit::Event::new(world.now().wall, "command")
+        .about(command.handoff_id.as_str())
+        .with("action", command.action.as_str());
+    for (key, value) in [("by", &command.by), ("comment", &command.comment)] {
+        if let Some(value) = value {
+            line = line.with(key, value.clone());
+        }
+    }
+    world.committer.submit(Change::Note, vec![line], |_| {});
+}
+
+/// Carries out a command on a handoff that no attempt is running for.
+pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
+    let WholeCommand {
+        identity,
+        command,
+        key,
+        ..
+    } = whole;
+    let id = command.handoff_id.as_str().to_owned();
+    let give_up = |reason: String| {
+        refuse(world, name, identity, &reason);
+        world.tell(Event::Unmoved { id: id.clone() });
+    };
+    if !matches!(command.action, Action::Cancel | Action::Retry) {
+        return give_up(format!(
+            "this version does not know {} yet",
+            command.action.as_str()
+        ));
+    }
+    let states = world.layout.states_of(&id);
+    let Some(state) = states.first().copied() else {
+        return match world.layout.submission(&id) {
+            Some(path) => on_pending(world, name, identity, &command, &path, &id),
+            None => give_up(format!("no handoff is called {id}")),
+        };
+    };
+    let Some(mut record) = load(world, state, &id) else {
+        return give_up(format!("the record of {id} can't be read"));
+    };
+    if record.meta.applied.contains(&key) {
+        Dismissal::new(world, name, identity).carried_out();
+        return world.tell(Event::Unmoved { id });
+    }
+    if let Some(wanted) = command.revision
+        && wanted != record.meta.revision
+    {
+        return give_up(format!(
+            "it answers revision {wanted}, but the record is at revision {}",
+            record.meta.revision
+        ));
+    }
+    let code = record
+        .doc
+        .get("error")
+        .and_then(|error| error.get("code")?.as_str());
+    match (command.action, state) {
+        (Action::Cancel, State::Waiting) => {
+            note(world, &command);
+            let told = next::cancelled(&by(&command, "while it waited"));
+            remember(&mut record, key);
+            let done = Dismissal::new(world, name, identity);
+            fail_parked(world, &id, record, &told, || done.carried_out());
+        }
+        // Carried out before a crash, and not yet deleted.
+        (Action::Cancel, State::Failed) if code == Some("CANCELLED") => {
+            Dismissal::new(world, name, identity).carried_out();
+            world.tell(Event::Unmoved { id });
+        }
+        (Action::Retry, State::Failed) if record.meta.rejected.is_some() => give_up(format!(
+            "{id} was never a request: mend failed/{id}.rejected and drop it into pending/"
+        )),
+        (Action::Retry, State::Failed | State::Waiting) => {
+            retry(world, name, identity, &command, state, record, key);
+        }
+        (action, state) => {
+            give_up(format!("can't {} {id}: it is {state}", action.as_str()));
+        }
+    }
+}
+
+fn by(command: &Command, when: &str) -> String {
+    let mut text = when.to_owned();
+    if let Some(by) = &command.by {
+        text = format!("{text}, by {by}");
+    }
+    if let Some(comment) = &command.comment {
+        text = format!("{text}: {comment}");
+    }
+    text
+}
+
+/// What a cancelled attempt's record says, in the same words.
+pub fn cancel_words(command: &Command) -> String {
+    by(command, "while it ran")
+}
+
+fn on_pending(
+    world: &World,
+    name: &OsStr,
+    identity: Identity,
+    command: &Command,
+    path: &Path,
+    id: &str,
+) {
+    let submitted = path.file_name().unwrap_or_default();
+    match (command.action, look_at(world, submitted)) {
+        (Action::Cancel, Seen::Submission(submission)) => {
+            note(world, command);
+            let told = next::cancelled(&by(command, "before it started"));
+            let done = Dismissal::new(world, name, identity);
+            divert(
+                world,
+                submitted,
+                *submission,
+                Destination::Fail(told),
+                Some(done),
+            );
+        }
+        (Action::Cancel, _) => {
+            // Broken or still being written: intake will say so in failed/.
+            refuse(
+                world,
+                name,
+                identity,
+                &format!("{id} in pending/ is not a whole request"),
+            );
+            world.tell(Event::Unmoved { id: id.to_owned() });
+        }
+        _ => {
+            refuse(
+                world,
+                name,
+                identity,
+                &format!("{id} is in pending/ already"),
+            );
+            world.tell(Event::Unmoved { id: id.to_owned() });
+        }
+    }
+}
+
+fn retry(
+    world: &World,
+    name: &OsStr,
+    identity: Identity,
+    command: &Command,
+    state: State,
+    mut record: Record,
+    key: String,
+) {
+    let id = command.handoff_id.as_str();
+    let on = record
+        .doc
+        .get("waiting")
+        .and_then(|waiting| waiting.get("on")?.as_str());
+    if state == State::Waiting && !matches!(on, Some("retry" | "time")) {
+        let on = on.unwrap_or("something else").to_owned();
+        refuse(
+            world,
+            name,
+            identity,
+            &format!("can't retry {id}: it waits for a {on}"),
+        );
+        return world.tell(Event::Unmoved { id: id.to_owned() });
+    }
+    note(world, command);
+    if state == State::Failed {
+        record.new_budget();
+    }
+    let who = command
+        .by
+        .as_deref()
+        .map(|by| format!(" by {by}"))
+        .unwrap_or_default();
+    let reason = format!("retry asked for{who}; it runs when a place is free");
+    next::wait(
+        &mut record,
+        "retry",
+        Some(0),
+        &reason,
+        world.now(),
+        world.boot,
+    );
+    remember(&mut record, key);
+    let done = Dismissal::new(world, name, identity);
+    write(world, id, &record, state, "retry_asked", || {
+        done.carried_out()
+    });
+}

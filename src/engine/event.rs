@@ -1,0 +1,138 @@
+//! Everything that can happen to the engine: one closed list.
+
+use std::ffi::OsString;
+
+use crate::config::Config;
+use crate::engine::attempt::{NotLaunched, Running, Source};
+use crate::engine::commands::CommandFile;
+use crate::engine::intake::Seen;
+use crate::engine::parked::Parked;
+use crate::engine::recovery::Found;
+use crate::keeper::wire::{Key, Report};
+use crate::policy::intake::Dependency;
+use crate::protocol::lifecycle::State;
+use crate::runner::vitals::Sample;
+use crate::spool::look::Identity;
+use crate::watch::Hint;
+
+/// The folders that the engine lists and watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Folder {
+    Pending,
+    InProgress,
+    Waiting,
+    Control,
+}
+
+impl Folder {
+    pub const ALL: [Self; 4] = [
+        Self::Control,
+        Self::InProgress,
+        Self::Waiting,
+        Self::Pending,
+    ];
+}
+
+#[derive(Debug)]
+pub enum Event {
+    Hint(Hint),
+    /// Names found in a folder; several of these may come for one listing.
+    Listed {
+        folder: Folder,
+        names: Vec<OsString>,
+    },
+    /// A listing is over, or was not needed.
+    ListingDone {
+        folder: Folder,
+    },
+    Seen {
+        name: OsString,
+        seen: Box<Seen>,
+    },
+    /// A submission left `pending/` for `waiting/` or `failed/`, or could not.
+    Diverted {
+        name: OsString,
+        id: String,
+        outcome: Diverted,
+    },
+    Launched(Box<Running>),
+    NotLaunched {
+        id: String,
+        from: Source,
+        why: NotLaunched,
+    },
+    Keeper(Report),
+    KeeperLost,
+    /// Another keeper was started; these are the attempts it knows.
+    KeeperBack {
+        entries: Vec<crate::keeper::wire::Held>,
+    },
+    Sampled(Vec<Sampled>),
+    /// A record that somebody had touched while its attempt runs stands again.
+    RecordRestored {
+        id: String,
+        identity: Option<Identity>,
+    },
+    /// An attempt's outcome is on disk.
+    Concluded(Concluded),
+    Command {
+        name: OsString,
+        file: Box<CommandFile>,
+    },
+    /// A command was carried out or refused, and its file is gone.
+    CommandDone {
+        name: OsString,
+    },
+    /// A record changed by a command or a wait that ended, without an attempt.
+    Moved {
+        id: String,
+        to: State,
+        parked: Option<Parked>,
+    },
+    /// A record could not be read or changed; it is looked at again later.
+    Unmoved {
+        id: String,
+    },
+    DependencyStates {
+        id: String,
+        states: Vec<Dependency>,
+    },
+    Rejected {
+        name: OsString,
+    },
+    /// A file in `in-progress/` or `waiting/` that nobody had known of was dealt with.
+    StrayDone {
+        id: String,
+        found: Box<Found>,
+    },
+    /// The configuration was read again.
+    Reloaded(Result<Box<Config>, String>),
+    Trouble(Option<String>),
+}
+
+#[derive(Debug)]
+pub enum Diverted {
+    Parked(Parked),
+    Failed,
+    /// Look at the name again.
+    Again,
+    Io(String),
+}
+
+#[derive(Debug)]
+pub struct Sampled {
+    pub id: String,
+    pub attempt: u32,
+    pub sample: Sample,
+    /// Asked only where a result stands still.
+    pub whole_result: bool,
+    /// The record in `in-progress/` is not the one that was written there.
+    pub record_touched: bool,
+}
+
+#[derive(Debug)]
+pub struct Concluded {
+    pub key: Key,
+    pub to: State,
+    pub parked: Option<Parked>,
+}

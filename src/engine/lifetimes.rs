@@ -1,0 +1,275 @@
+//! Lifetimes: from the launch of an attempt to its outcome.
+
+use crate::engine::attempt::{
+    self, End, NotLaunched, Running, SampleRequest, Source, finish, restore_record,
+};
+use crate::engine::event::{Concluded, Event, Sampled};
+use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS, start};
+use crate::keeper::wire::{Held, Key, Report, State as KeeperState, Why};
+use crate::protocol::agent::AgentName;
+use crate::protocol::lifecycle::State;
+use crate::runner::vitals::Finding;
+use crate::spool::look::Identity;
+
+impl Engine {
+    /// Has an attempt claimed and started. Its slot is taken already.
+    pub(super) fn launch(&mut self, id: &str, agent: AgentName) {
+        let source = match self.pending.remove(id) {
+            Some(ext) => Source::Pending {
+                ext,
+                read: self.kept.remove(id),
+            },
+            None => {
+                self.lot.remove(id);
+                Source::Waiting
+            }
+        };
+        let id = id.to_owned();
+        self.busy.insert(id.clone(), Busy::Launching);
+        self.actors
+            .run(move |world| attempt::launch(world, &id, &agent, source));
+    }
+
+    pub(super) fn on_launched(&mut self, running: Running) {
+        let id = running.key.id.clone();
+        self.busy.remove(&id);
+        self.problem("claim", None);
+        tracing::info!(
+            handoff_id = id,
+            attempt = running.key.attempt,
+            agent = %running.agent,
+            "started"
+        );
+        if let Some(end) = self.early_ends.remove(&running.key) {
+            return self.conclude(running, end);
+        }
+        self.running.insert(id, running);
+        self.watch_vitals();
+        self.reread_deferred();
+    }
+
+    pub(super) fn on_not_launched(&mut self, id: &str, from: Source, why: NotLaunched) {
+        self.schedule.release(id);
+        self.busy.remove(id);
+        match why {
+            NotLaunched::Refused => drop(self.busy.insert(id.to_owned(), Busy::Moving)),
+            NotLaunched::LookAgain => self.look_again(id, &from),
+            NotLaunched::Io(error) => {
+                self.pause(&error);
+                self.look_again(id, &from);
+            }
+        }
+        self.reread_deferred();
+    }
+
+    fn look_again(&mut self, id: &str, from: &Source) {
+        match from {
+            Source::Pending { ext, .. } => self.queue_look(format!("{id}.{ext}").into()),
+            Source::Waiting => self.recheck(id.to_owned()),
+        }
+    }
+
+    pub(super) fn on_report(&mut self, report: Report) {
+        match report {
+            Report::Ended { key, exit, why } => self.on_end(key, End::of(exit, why)),
+            Report::StartFailed { key, errno, what } => {
+                self.on_end(key, End::NotStarted { errno, what });
+            }
+            Report::Usage { key, cpu_ms } => {
+                if let Some(running) = self.running.get_mut(&key.id) {
+                    running.cpu_ms = cpu_ms.or(running.cpu_ms);
+                }
+            }
+            Report::Hello { .. } | Report::Inventory { .. } | Report::Started { .. } => {}
+        }
+    }
+
+    fn on_end(&mut self, key: Key, end: End) {
+        let is_current = self
+            .running
+            .get(&key.id)
+            .is_some_and(|running| running.key.attempt == key.attempt);
+        if is_current {
+            if let Some(running) = self.running.remove(&key.id) {
+                self.conclude(running, end);
+            }
+        } else if self.busy.get(&key.id) == Some(&Busy::Launching) {
+            self.early_ends.insert(key, end);
+        } else {
+            self.on_orphan_gone(&key);
+        }
+    }
+
+    /// The tree is gone: the slot is free, whatever the disk still has to do.
+    fn conclude(&mut self, running: Running, end: End) {
+        let id = running.key.id.clone();
+        self.schedule.release(&id);
+        self.busy.insert(id, Busy::Concluding);
+        self.actors.run(move |world| finish(world, running, end));
+    }
+
+    fn on_orphan_gone(&mut self, key: &Key) {
+        if self.busy.get(&key.id) == Some(&Busy::Orphan) {
+            self.busy.remove(&key.id);
+            let key = key.clone();
+            self.actors
+                .run(move |world| drop(world.keeper().forget(&key)));
+            self.list(crate::engine::event::Folder::Pending, true);
+        }
+    }
+
+    pub(super) fn on_concluded(&mut self, concluded: Concluded) {
+        let Concluded { key, to, parked } = concluded;
+        let id = key.id;
+        self.busy.remove(&id);
+        self.restoring.remove(&id);
+        tracing::info!(handoff_id = id, attempt = key.attempt, "{to}");
+        for dismissal in self.dismissals.remove(&id).unwrap_or_default() {
+            self.actors.run(move |_| dismissal.carried_out());
+        }
+        match parked {
+            Some(parked) if to == State::Waiting => self.park(&id, parked),
+            _ => self.on_ended(&id),
+        }
+        self.reread_deferred();
+    }
+
+    /// Sees to it that running attempts are looked at from time to time.
+    pub(super) fn watch_vitals(&mut self) {
+        if !self.vitals_due && !self.running.is_empty() {
+            self.vitals_due = true;
+            let at = self.now_ms() + VITALS_EVERY_MS;
+            self.alarm(at, Alarm::Vitals);
+        }
+    }
+
+    pub(super) fn sample(&mut self) {
+        self.vitals_due = false;
+        let list: Vec<SampleRequest> = self
+            .running
+            .values()
+            .filter(|running| !running.ending)
+            .map(|running| SampleRequest {
+                key: running.key.clone(),
+                slot: running.slot,
+                cpu_ms: running.cpu_ms,
+                identity: running.identity,
+                check_result: running.vitals.is_lingering(),
+            })
+            .collect();
+        let stalls: Vec<Key> = self
+            .running
+            .values()
+            .filter(|running| running.terms.stall_timeout.is_some() && !running.ending)
+            .map(|running| running.key.clone())
+            .collect();
+        if !list.is_empty() {
+            self.actors.run(move |world| {
+                let keeper = world.keeper();
+                stalls.iter().for_each(|key| drop(keeper.usage(key)));
+                attempt::sample_all(world, list);
+            });
+        }
+        self.watch_vitals();
+    }
+
+    pub(super) fn on_sampled(&mut self, samples: Vec<Sampled>) {
+        let now = self.now_ms();
+        let max_output = self.world.config().daemon.max_output_size;
+        for sampled in samples {
+            let Some(running) = self.running.get_mut(&sampled.id) else {
+                continue;
+            };
+            if running.key.attempt != sampled.attempt || running.ending {
+                continue;
+            }
+            let limits = running.limits(max_output);
+            let why = match running.vitals.look(sampled.sample, limits, now) {
+                Finding::Fine => None,
+                Finding::Flood => Some(Why::Flood),
+                Finding::Stalled => Some(Why::Stalled),
+                Finding::Lingering => sampled.whole_result.then_some(Why::Linger),
+            };
+            if let Some(why) = why {
+                self.end(&sampled.id, why, None);
+            } else if sampled.record_touched && !self.restoring.contains(&sampled.id) {
+                self.put_back(&sampled.id);
+            }
+        }
+    }
+
+    /// A running attempt's record was edited or moved: it is put back, and that is said.
+    fn put_back(&mut self, id: &str) {
+        let Some(running) = self.running.get(id) else {
+            return;
+        };
+        tracing::warn!(
+            handoff_id = id,
+            "its record was edited or moved while it runs; put back"
+        );
+        self.restoring.insert(id.to_owned());
+        let (id, record) = (id.to_owned(), running.record.clone());
+        self.actors
+            .run(move |world| restore_record(world, id, &record));
+    }
+
+    pub(super) fn on_restored(&mut self, id: &str, identity: Option<Identity>) {
+        self.restoring.remove(id);
+        if let Some(running) = self.running.get_mut(id) {
+            running.identity = identity;
+        }
+    }
+
+    /// Asks the keeper to end an attempt's whole tree.
+    pub(super) fn end(&mut self, id: &str, why: Why, grace_ms: Option<u64>) {
+        let Some(running) = self.running.get_mut(id) else {
+            return;
+        };
+        running.ending = true;
+        let key = running.key.clone();
+        let grace_ms = grace_ms.unwrap_or_else(|| attempt::ms(running.terms.kill_grace));
+        tracing::info!(handoff_id = id, attempt = key.attempt, "ending it: {why:?}");
+        self.actors
+            .run(move |world| drop(world.keeper().end(&key, why, grace_ms)));
+    }
+
+    pub(super) fn on_keeper_lost(&mut self) {
+        tracing::error!("the keeper is gone; starting another");
+        self.problem(
+            "keeper",
+            Some("the keeper is gone; starting another".to_owned()),
+        );
+        self.actors.run(|world| match start::connect_keeper(world) {
+            Ok(entries) => world.tell(Event::KeeperBack { entries }),
+            Err(error) => {
+                tracing::error!("no keeper could be started: {error}");
+                std::thread::sleep(std::time::Duration::from_secs(1));
+                world.tell(Event::KeeperLost);
+            }
+        });
+    }
+
+    /// What the new keeper says of our attempts is the truth.
+    pub(super) fn on_keeper_back(&mut self, entries: Vec<Held>) {
+        self.problem("keeper", None);
+        let ids: Vec<String> = self.running.keys().cloned().collect();
+        for id in ids {
+            let Some(running) = self.running.get(&id) else {
+                continue;
+            };
+            let held = entries.iter().find(|held| held.key == running.key);
+            let end = match held.map(|held| (&held.state, held.why)) {
+                Some((KeeperState::Running | KeeperState::Ending, _)) => continue,
+                Some((KeeperState::Ended(exit), why)) => End::of(*exit, why),
+                Some((KeeperState::Failed(failure), _)) => End::NotStarted {
+                    errno: failure.errno,
+                    what: failure.what.clone(),
+                },
+                None => End::NotBegun,
+            };
+            if let Some(running) = self.running.remove(&id) {
+                self.conclude(running, end);
+            }
+        }
+    }
+}

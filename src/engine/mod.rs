@@ -1,0 +1,347 @@
+//! The engine: one loop that owns all that changes, and sequences everything else.
+//!
+//! Events come in on one channel, as one closed list ([`event::Event`]); timers are part of the
+//! state. Handling an event is bookkeeping and the start of jobs, never I/O: reading, writing
+//! and syncing happen on worker threads and come back as events. One id has at most one job at
+//! a time (`busy`), which is what keeps two hands off one record.
+
+pub mod arrivals;
+pub mod attempt;
+pub mod commands;
+pub mod event;
+pub mod intake;
+pub mod lifetimes;
+pub mod moves;
+pub mod orders;
+pub mod parked;
+pub mod recovery;
+pub mod start;
+pub mod waits;
+pub mod world;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::config::{Config, OnStop};
+use crate::engine::attempt::{End, Running};
+use crate::engine::commands::Dismissal;
+use crate::engine::event::{Event, Folder};
+use crate::engine::intake::Submission;
+use crate::engine::parked::Lot;
+use crate::engine::world::{Workers, World};
+use crate::keeper::wire::Key;
+use crate::policy::schedule::{AgentLimits, RateLimit, Schedule};
+use crate::protocol::agent::AgentName;
+use crate::protocol::name::Ext;
+use crate::spool::scan::Scanner;
+use crate::watch::Watcher;
+
+/// What a job in flight is doing to an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Busy {
+    Launching,
+    Diverting,
+    /// Judging, or its outcome is being written.
+    Concluding,
+    /// A command or the end of a wait.
+    Moving,
+    /// An attempt whose record is gone is being ended.
+    Orphan,
+}
+
+/// Moments to wake up at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    Look(OsString),
+    ReadCommand(OsString),
+    Vitals,
+    Rescan,
+    StopWaiting,
+    GiveUp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopping {
+    /// Attempts may end by themselves.
+    Finish,
+    /// Attempts are left to the keeper.
+    Detach,
+    /// Attempts are being ended.
+    Ending,
+}
+
+/// A file that is not believed yet.
+#[derive(Debug, Clone, Copy)]
+struct Unsettled {
+    identity: crate::spool::look::Identity,
+    since_ms: u64,
+}
+
+/// How many looks may be on their way at once; the rest waits as names.
+const LOOKS_IN_FLIGHT: usize = 64;
+/// How many read documents are kept for an attempt that may start at once.
+const KEPT_DOCUMENTS: usize = 64;
+const VITALS_EVERY_MS: u64 = 250;
+
+pub struct Engine {
+    world: Arc<World>,
+    /// Reads of `pending/` and listings; may lag behind without holding up the rest.
+    readers: Workers,
+    /// Launches, outcomes, commands.
+    actors: Workers,
+    watcher: Watcher,
+    scanner: Arc<Mutex<Scanner>>,
+    schedule: Schedule,
+
+    pending: HashMap<Box<str>, Ext>,
+    kept: HashMap<String, Box<Submission>>,
+    running: HashMap<String, Running>,
+    lot: Lot,
+    busy: HashMap<String, Busy>,
+    /// Ends that were reported before the launch was.
+    early_ends: HashMap<Key, End>,
+
+    to_look: VecDeque<OsString>,
+    /// Names being looked at; `true` if they changed meanwhile.
+    looking: HashMap<OsString, bool>,
+    /// Names that came by rename, and so are whole.
+    renamed: HashSet<OsString>,
+    unsettled: HashMap<OsString, Unsettled>,
+    listing: HashSet<Folder>,
+    restoring: HashSet<String>,
+
+    reading_commands: HashSet<OsString>,
+    deferred_commands: HashSet<OsString>,
+    /// Commands whose end is an attempt's end.
+    dismissals: HashMap<String, Vec<Dismissal>>,
+
+    alarms: BinaryHeap<Reverse<(u64, Alarm)>>,
+    vitals_due: bool,
+    dispatch_at: Option<u64>,
+    paused_until_ms: u64,
+    trouble: Option<String>,
+    problems: BTreeMap<String, String>,
+    stopping: Option<Stopping>,
+    drain: bool,
+    done: bool,
+    config_path: Option<std::path::PathBuf>,
+    since: crate::clock::Wall,
+}
+
+impl Engine {
+    /// Runs until it is told to stop, or has nothing left to drain.
+    pub async fn run(
+        mut self,
+        mut inbox: UnboundedReceiver<Event>,
+        mut signals: impl futures_util::Stream<Item = i32> + Unpin,
+    ) {
+        use futures_util::StreamExt;
+        self.begin();
+        while !self.done {
+            let wake = self.next_wake_ms();
+            tokio::select! {
+                biased;
+                signal = signals.next() => {
+                    if let Some(signal) = signal {
+                        self.on_signal(signal);
+                    }
+                }
+                event = inbox.recv() => {
+                    let Some(event) = event else { break };
+                    self.handle(event);
+                    // What is there already shares one dispatch.
+                    for _ in 0..256 {
+                        match inbox.try_recv() {
+                            Ok(event) => self.handle(event),
+                            Err(_) => break,
+                        }
+                    }
+                }
+                () = tokio::time::sleep(Duration::from_millis(wake)) => {}
+            }
+            self.ring();
+            self.feed_looks();
+            self.dispatch();
+            self.check_end();
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Hint(hint) => self.on_hint(hint),
+            Event::Listed { folder, names } => self.on_listed(folder, names),
+            Event::ListingDone { folder } => drop(self.listing.remove(&folder)),
+            Event::Seen { name, seen } => self.on_seen(name, *seen),
+            Event::Diverted { name, id, outcome } => self.on_diverted(name, &id, outcome),
+            Event::Rejected { name } => self.on_rejected(&name),
+            Event::Launched(running) => self.on_launched(*running),
+            Event::NotLaunched { id, from, why } => self.on_not_launched(&id, from, why),
+            Event::Keeper(report) => self.on_report(report),
+            Event::KeeperLost => self.on_keeper_lost(),
+            Event::KeeperBack { entries } => self.on_keeper_back(entries),
+            Event::Sampled(samples) => self.on_sampled(samples),
+            Event::RecordRestored { id, identity } => self.on_restored(&id, identity),
+            Event::Concluded(concluded) => self.on_concluded(concluded),
+            Event::Command { name, file } => self.on_command(name, *file),
+            Event::CommandDone { name } => drop(self.deferred_commands.remove(&name)),
+            Event::Moved { id, to, parked } => self.on_moved(&id, to, parked),
+            Event::Unmoved { id } => self.on_unmoved(id),
+            Event::DependencyStates { id, states } => self.on_dependency_states(&id, &states),
+            Event::StrayDone { id, found } => self.on_stray(&id, found),
+            Event::Reloaded(config) => self.on_reloaded(config),
+            Event::Trouble(trouble) => self.on_trouble(trouble),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.world.now().boot_ms
+    }
+
+    fn alarm(&mut self, at_ms: u64, alarm: Alarm) {
+        self.alarms.push(Reverse((at_ms, alarm)));
+    }
+
+    /// How long to sleep, in milliseconds.
+    fn next_wake_ms(&mut self) -> u64 {
+        let now = self.now_ms();
+        let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
+        let due = self.lot.next_due();
+        let at = [alarm, due, self.dispatch_at].into_iter().flatten().min();
+        at.map_or(3_600_000, |at| at.saturating_sub(now))
+    }
+
+    /// Handles every moment that has come.
+    fn ring(&mut self) {
+        let now = self.now_ms();
+        while let Some(Reverse((at, _))) = self.alarms.peek() {
+            if *at > now {
+                break;
+            }
+            let Some(Reverse((_, alarm))) = self.alarms.pop() else {
+                break;
+            };
+            match alarm {
+                Alarm::Look(name) => self.look(name),
+                Alarm::ReadCommand(name) => self.read_command(name),
+                Alarm::Vitals => self.sample(),
+                Alarm::Rescan => self.rescan(),
+                Alarm::StopWaiting => self.end_all("shutdown_grace is over"),
+                Alarm::GiveUp => self.give_up(),
+            }
+        }
+        while let Some(id) = self.lot.pop_due(now) {
+            self.on_due(&id);
+        }
+    }
+
+    /// Starts what may start.
+    fn dispatch(&mut self) {
+        self.dispatch_at = None;
+        if self.stopping.is_some() || self.trouble.is_some() {
+            return;
+        }
+        let now = self.now_ms();
+        if now < self.paused_until_ms {
+            self.dispatch_at = Some(self.paused_until_ms);
+            return;
+        }
+        // Outcomes that wait for the disk must not pile up without bound.
+        let bound = 64 + 4 * self.world.config().daemon.max_concurrent;
+        while self.busy.len() < bound {
+            let (pending, lot, busy) = (&self.pending, &self.lot, &self.busy);
+            let wanted = |id: &str| {
+                !busy.contains_key(id)
+                    && (pending.contains_key(id) || lot.get(id).is_some_and(|parked| parked.ready))
+            };
+            match self.schedule.pick(now, wanted) {
+                crate::policy::schedule::Pick::Start { id, agent } => self.launch(&id, agent),
+                crate::policy::schedule::Pick::At(at) => {
+                    self.dispatch_at = Some(at);
+                    return;
+                }
+                crate::policy::schedule::Pick::Idle => return,
+            }
+        }
+    }
+
+    fn limits_of(config: &Config, agent: &AgentName) -> AgentLimits {
+        config
+            .specialist(agent)
+            .map_or_else(AgentLimits::default, |specialist| AgentLimits {
+                max_concurrent: specialist.max_concurrent,
+                rate: specialist.rate.as_ref().map(|rate| RateLimit {
+                    starts: rate.starts,
+                    per_ms: attempt::ms(rate.per),
+                }),
+            })
+    }
+
+    fn problem(&mut self, key: &str, text: Option<String>) {
+        let changed = match text {
+            Some(text) => {
+                if self.problems.get(key) == Some(&text) {
+                    return;
+                }
+                tracing::warn!("{text}");
+                self.problems.insert(key.to_owned(), text);
+                true
+            }
+            None => self.problems.remove(key).is_some(),
+        };
+        if changed {
+            self.publish();
+        }
+    }
+
+    /// Writes who runs here and what is wrong, for other programs to read.
+    fn publish(&self) {
+        let problems: Vec<String> = self.problems.values().cloned().collect();
+        let (since, watching) = (self.since, self.watcher.describe());
+        self.actors.run(move |world| {
+            start::publish(world, since, &watching, &problems);
+        });
+    }
+
+    fn on_trouble(&mut self, trouble: Option<String>) {
+        let text = trouble.as_ref().map(|trouble| {
+            format!("nothing can be written ({trouble}): no new attempts until that is mended")
+        });
+        self.trouble = trouble;
+        self.problem("disk", text);
+    }
+
+    /// Whether there is nothing left to wait for.
+    fn check_end(&mut self) {
+        let jobs_done = self.busy.is_empty();
+        self.done = self.done
+            || match self.stopping {
+                Some(Stopping::Detach) => jobs_done,
+                Some(Stopping::Finish | Stopping::Ending) => jobs_done && self.running.is_empty(),
+                None => self.drain && jobs_done && self.is_drained(),
+            };
+    }
+
+    fn is_drained(&self) -> bool {
+        self.running.is_empty()
+            && self.pending.is_empty()
+            && self.to_look.is_empty()
+            && self.looking.is_empty()
+            && self.unsettled.is_empty()
+            && self.listing.is_empty()
+            && self.reading_commands.is_empty()
+            && self.deferred_commands.is_empty()
+            && self.trouble.is_none()
+            && !self.lot.iter().any(|(_, parked)| {
+                parked.ready || matches!(parked.on, parked::On::Retry | parked::On::Time)
+            })
+    }
+
+    fn on_stop(&self) -> OnStop {
+        self.world.config().daemon.on_stop
+    }
+}

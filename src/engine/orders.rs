@@ -1,0 +1,278 @@
+//! Orders from outside: commands, signals, reloads, the periodic rescan.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use crate::config::{Config, OnStop};
+use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
+use crate::engine::event::{Event, Folder};
+use crate::engine::{Alarm, Busy, Engine, Stopping, attempt};
+use crate::keeper::wire::Why;
+use crate::protocol::control::Action;
+use crate::protocol::document::Syntax;
+use crate::spool::look::Writer;
+
+impl Engine {
+    pub(super) fn read_command(&mut self, name: OsString) {
+        if self.reading_commands.insert(name.clone()) {
+            self.actors.run(move |world| {
+                let file = Box::new(commands::read(world, &name));
+                world.tell(Event::Command { name, file });
+            });
+        }
+    }
+
+    pub(super) fn on_command(&mut self, name: OsString, file: CommandFile) {
+        self.reading_commands.remove(&name);
+        match file {
+            CommandFile::Nothing => {
+                self.deferred_commands.remove(&name);
+            }
+            CommandFile::Changing => self.read_command_later(name),
+            CommandFile::Broken {
+                identity,
+                reason,
+                writer,
+                may_mend,
+            } => {
+                if may_mend && !self.command_settled(&name, identity, writer) {
+                    return self.read_command_later(name);
+                }
+                self.unsettled.remove(&settle_key(&name));
+                self.actors
+                    .run(move |world| commands::refuse(world, &name, identity, &reason));
+            }
+            CommandFile::Whole(whole) => {
+                if whole.syntax != Syntax::Json
+                    && !self.command_settled(&name, whole.identity, whole.writer)
+                {
+                    return self.read_command_later(name);
+                }
+                self.unsettled.remove(&settle_key(&name));
+                self.obey(name, whole);
+            }
+        }
+    }
+
+    fn command_settled(
+        &mut self,
+        name: &OsString,
+        identity: crate::spool::look::Identity,
+        writer: Writer,
+    ) -> bool {
+        let now = self.now_ms();
+        let settle = attempt::ms(self.world.config().daemon.settle);
+        let key = settle_key(name);
+        match self.unsettled.get(&key) {
+            Some(known) if known.identity == identity => {
+                writer != Writer::Open && now.saturating_sub(known.since_ms) >= settle
+            }
+            _ => {
+                self.unsettled.insert(
+                    key,
+                    super::Unsettled {
+                        identity,
+                        since_ms: now,
+                    },
+                );
+                false
+            }
+        }
+    }
+
+    fn read_command_later(&mut self, name: OsString) {
+        let settle = attempt::ms(self.world.config().daemon.settle).max(10);
+        let at = self.now_ms() + settle;
+        self.alarm(at, Alarm::ReadCommand(name));
+    }
+
+    fn obey(&mut self, name: OsString, whole: WholeCommand) {
+        let id = whole.command.handoff_id.as_str().to_owned();
+        if let Some(running) = self.running.get_mut(&id) {
+            return match whole.command.action {
+                Action::Cancel => {
+                    running.cancelled = Some(commands::cancel_words(&whole.command));
+                    let known = self.dismissals.entry(id.clone()).or_default();
+                    known.push(Dismissal::new(&self.world, &name, whole.identity));
+                    self.deferred_commands.insert(name);
+                    let command = whole.command;
+                    self.actors
+                        .run(move |world| commands::note(world, &command));
+                    self.end(&id, Why::Cancelled, None);
+                }
+                action => {
+                    let reason = format!("can't {} {id}: it is in progress", action.as_str());
+                    let identity = whole.identity;
+                    self.actors
+                        .run(move |world| commands::refuse(world, &name, identity, &reason));
+                }
+            };
+        }
+        if self.busy.contains_key(&id) {
+            // Where it will stand is not known yet; it is asked again when the job is done.
+            self.deferred_commands.insert(name);
+            return;
+        }
+        self.lot.remove(&id);
+        self.pending.remove(id.as_str());
+        self.kept.remove(&id);
+        self.busy.insert(id, Busy::Moving);
+        self.deferred_commands.insert(name.clone());
+        self.actors
+            .run(move |world| commands::carry_out(world, &name, whole));
+    }
+
+    /// Commands that came at a bad moment get another.
+    pub(super) fn reread_deferred(&mut self) {
+        let waiting: Vec<OsString> = self
+            .deferred_commands
+            .iter()
+            .filter(|name| {
+                !self
+                    .dismissals
+                    .values()
+                    .flatten()
+                    .any(|known| known.is_for(name))
+            })
+            .cloned()
+            .collect();
+        for name in waiting {
+            self.read_command(name);
+        }
+    }
+
+    pub(super) fn rescan(&mut self) {
+        let every = attempt::ms(self.world.config().daemon.rescan);
+        let at = self.now_ms() + every;
+        self.alarm(at, Alarm::Rescan);
+        let rearmed = !self.watcher.rearm().is_empty();
+        for folder in Folder::ALL {
+            self.list(folder, rearmed);
+        }
+        for id in self.lot.waiting_for_others() {
+            self.check_dependencies(&id);
+        }
+    }
+
+    /// The first things to do, once.
+    pub(super) fn begin(&mut self) {
+        let every = attempt::ms(self.world.config().daemon.rescan);
+        let at = self.now_ms() + every;
+        self.alarm(at, Alarm::Rescan);
+        self.list(Folder::Control, true);
+        self.list(Folder::Pending, true);
+        for id in self.lot.waiting_for_others() {
+            self.check_dependencies(&id);
+        }
+        self.watch_vitals();
+        self.publish();
+    }
+
+    pub(super) fn on_signal(&mut self, signal: i32) {
+        match signal {
+            signal_hook::consts::SIGHUP => self.reload(),
+            _ if self.stopping.is_some() => {
+                tracing::warn!("told to stop again: ending all attempts at once");
+                self.end_now();
+            }
+            _ => self.stop(),
+        }
+    }
+
+    fn stop(&mut self) {
+        let detach = self.on_stop() == OnStop::Detach;
+        let count = self.running.len();
+        self.stopping = Some(if detach {
+            Stopping::Detach
+        } else {
+            Stopping::Finish
+        });
+        let now = self.now_ms();
+        let grace = attempt::ms(self.world.config().daemon.shutdown_grace);
+        if detach {
+            tracing::info!("stopping; {count} attempts go on without the daemon");
+        } else {
+            tracing::info!("stopping; waiting for {count} attempts (stop again to end them now)");
+            self.alarm(now + grace, Alarm::StopWaiting);
+        }
+        let longest = self
+            .running
+            .values()
+            .map(|r| attempt::ms(r.terms.kill_grace))
+            .max();
+        self.alarm(now + grace + longest.unwrap_or(0) + 10_000, Alarm::GiveUp);
+    }
+
+    /// Ends every attempt; they are interrupted, and run again after the next start.
+    pub(super) fn end_all(&mut self, why: &str) {
+        if self.stopping == Some(Stopping::Finish) {
+            self.stopping = Some(Stopping::Ending);
+            tracing::warn!("{why}: ending {} attempts", self.running.len());
+            let ids: Vec<String> = self.running.keys().cloned().collect();
+            for id in ids {
+                self.end(&id, Why::Stop, None);
+            }
+        }
+    }
+
+    fn end_now(&mut self) {
+        self.stopping = Some(Stopping::Ending);
+        let ids: Vec<String> = self.running.keys().cloned().collect();
+        for id in ids {
+            self.end(&id, Why::Stop, Some(0));
+        }
+        let at = self.now_ms() + 5_000;
+        self.alarm(at, Alarm::GiveUp);
+    }
+
+    /// Whatever still hangs: the next start recovers it.
+    pub(super) fn give_up(&mut self) {
+        if self.stopping.is_some() {
+            tracing::warn!(
+                "not everything could be written before the end; the next start goes on"
+            );
+            self.done = true;
+        }
+    }
+
+    fn reload(&mut self) {
+        let path = self.config_path.clone();
+        self.actors.run(move |world| {
+            let own = world.layout.root().join("handoffd.toml");
+            let loaded = Config::load(path.as_deref().unwrap_or(&own), path.is_some());
+            let loaded = loaded
+                .map(Box::new)
+                .map_err(|error| format!("{:#}", anyhow::Error::from(error)));
+            world.tell(Event::Reloaded(loaded));
+        });
+    }
+
+    pub(super) fn on_reloaded(&mut self, config: Result<Box<Config>, String>) {
+        match config {
+            Ok(config) => {
+                let config: Arc<Config> = Arc::from(config);
+                self.schedule
+                    .set_limits(config.daemon.max_concurrent, |agent| {
+                        Self::limits_of(&config, agent)
+                    });
+                for sentence in config.not_yet() {
+                    tracing::warn!("{sentence}");
+                }
+                self.world.set_config(config);
+                self.problem("config", None);
+                tracing::info!("configuration read again (watch and durability need a restart)");
+            }
+            Err(error) => {
+                let text = format!("the new configuration is broken, the old one stays: {error}");
+                self.problem("config", Some(text));
+            }
+        }
+    }
+}
+
+/// Commands and submissions share one table of unsettled names; this keeps them apart.
+fn settle_key(name: &OsString) -> OsString {
+    let mut key = OsString::from("control/");
+    key.push(name);
+    key
+}

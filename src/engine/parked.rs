@@ -1,0 +1,301 @@
+//! What waits, as the engine remembers it. The records in `waiting/` are the truth.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use serde_json::Value;
+
+use crate::clock::{Now, Wall};
+use crate::protocol::agent::AgentName;
+use crate::protocol::record::Record;
+use crate::protocol::request::Priority;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    Retry,
+    Time,
+    Dependency,
+    Handoff,
+    Human,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parked {
+    pub on: On,
+    pub agent: AgentName,
+    pub priority: Priority,
+    /// On the boot clock; absent where no clock ends the wait.
+    pub due_ms: Option<u64>,
+    pub dependencies: Vec<String>,
+    /// Not to be started before this instant of the wall clock.
+    pub not_before: Option<Wall>,
+    /// Its specialist asked for this wait, so all of its handoffs wait.
+    pub holds_agent: bool,
+    /// The wait is over; only a free slot is missing.
+    pub ready: bool,
+}
+
+impl Parked {
+    /// Reads from a record what the engine needs to know of its wait.
+    pub fn of(record: &Record, now: Now, boot: &str) -> Option<Self> {
+        let waiting = record.doc.get("waiting")?;
+        let on = match waiting.get("on")?.as_str()? {
+            "retry" => On::Retry,
+            "time" => On::Time,
+            "dependency" => On::Dependency,
+            "handoff" => On::Handoff,
+            "human" => On::Human,
+            _ => return None,
+        };
+        let target = record
+            .doc
+            .get("target")
+            .and_then(|target| target.get("agent_id"));
+        let agent = AgentName::parse(target?.as_str()?).ok()?;
+        let priority = record
+            .doc
+            .get("priority")
+            .and_then(Value::as_str)
+            .and_then(Priority::parse)
+            .unwrap_or_default();
+        let dependencies = match record.doc.get("depends_on") {
+            Some(Value::Array(ids)) => ids
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            Some(Value::String(id)) => vec![id.clone()],
+            _ => Vec::new(),
+        };
+        Some(Self {
+            on,
+            agent,
+            priority,
+            due_ms: record
+                .meta
+                .timer
+                .as_ref()
+                .map(|timer| timer.due_boot_ms(now, boot)),
+            dependencies,
+            not_before: record
+                .doc
+                .get("not_before")
+                .and_then(Value::as_str)
+                .and_then(Wall::parse),
+            holds_agent: record.meta.holds_agent,
+            ready: false,
+        })
+    }
+}
+
+/// All that waits, who waits for whom, and whose time comes next.
+#[derive(Debug, Default)]
+pub struct Lot {
+    parked: HashMap<String, Parked>,
+    /// Who waits for this id.
+    dependents: HashMap<String, HashSet<String>>,
+    due: BinaryHeap<Reverse<(u64, String)>>,
+}
+
+impl Lot {
+    pub fn insert(&mut self, id: &str, parked: Parked) {
+        self.remove(id);
+        if let Some(due) = parked.due_ms {
+            self.due.push(Reverse((due, id.to_owned())));
+        }
+        if parked.on == On::Dependency {
+            for dependency in &parked.dependencies {
+                self.dependents
+                    .entry(dependency.clone())
+                    .or_default()
+                    .insert(id.to_owned());
+            }
+        }
+        self.parked.insert(id.to_owned(), parked);
+    }
+
+    pub fn remove(&mut self, id: &str) -> Option<Parked> {
+        let parked = self.parked.remove(id)?;
+        for dependency in &parked.dependencies {
+            if let Some(waiting) = self.dependents.get_mut(dependency) {
+                waiting.remove(id);
+                if waiting.is_empty() {
+                    self.dependents.remove(dependency);
+                }
+            }
+        }
+        Some(parked)
+    }
+
+    pub fn get(&self, id: &str) -> Option<&Parked> {
+        self.parked.get(id)
+    }
+
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut Parked> {
+        self.parked.get_mut(id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Parked)> {
+        self.parked.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.parked.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+
+    pub fn dependents_of(&self, id: &str) -> Vec<String> {
+        self.dependents
+            .get(id)
+            .map(|ids| ids.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// All that wait for other handoffs.
+    pub fn waiting_for_others(&self) -> Vec<String> {
+        let waits = |parked: &Parked| parked.on == On::Dependency && !parked.ready;
+        self.parked
+            .iter()
+            .filter(|(_, p)| waits(p))
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
+    /// The next moment at which a wait ends.
+    pub fn next_due(&mut self) -> Option<u64> {
+        while let Some(Reverse((due, id))) = self.due.peek() {
+            if self.is_due_at(id, *due) {
+                return Some(*due);
+            }
+            self.due.pop();
+        }
+        None
+    }
+
+    /// Takes one whose time has come.
+    pub fn pop_due(&mut self, now_ms: u64) -> Option<String> {
+        if self.next_due()? > now_ms {
+            return None;
+        }
+        let Reverse((_, id)) = self.due.pop()?;
+        if let Some(parked) = self.parked.get_mut(&id) {
+            parked.due_ms = None;
+        }
+        Some(id)
+    }
+
+    fn is_due_at(&self, id: &str, due: u64) -> bool {
+        self.parked
+            .get(id)
+            .is_some_and(|parked| parked.due_ms == Some(due) && !parked.ready)
+    }
+
+    /// If `id`, waiting for `dependencies`, closes a circle: the circle, `id` first and last.
+    pub fn circle(&self, id: &str, dependencies: &[String]) -> Option<Vec<String>> {
+        let mut seen: HashSet<&str> = HashSet::new();
+        let mut path = vec![id.to_owned()];
+        for dependency in dependencies {
+            if self.leads_to(dependency, id, &mut seen, &mut path) {
+                path.push(id.to_owned());
+                return Some(path);
+            }
+        }
+        None
+    }
+
+    fn leads_to<'a>(
+        &'a self,
+        from: &'a str,
+        to: &str,
+        seen: &mut HashSet<&'a str>,
+        path: &mut Vec<String>,
+    ) -> bool {
+        // A chain may be long: a stack of our own instead of the thread's.
+        let mut stack: Vec<(&str, usize)> = vec![(from, 0)];
+        let base = path.len();
+        while let Some((node, next)) = stack.pop() {
+            if node == to {
+                path.extend(stack.iter().map(|(id, _)| (*id).to_owned()));
+                return true;
+            }
+            if next == 0 && !seen.insert(node) {
+                continue;
+            }
+            let waits = self
+                .parked
+                .get(node)
+                .filter(|parked| parked.on == On::Dependency);
+            let Some(dependency) = waits.and_then(|parked| parked.dependencies.get(next)) else {
+                continue;
+            };
+            stack.push((node, next + 1));
+            stack.push((dependency, 0));
+        }
+        path.truncate(base);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parked(on: On, due_ms: Option<u64>, dependencies: &[&str]) -> Parked {
+        Parked {
+            on,
+            agent: AgentName::parse("a").unwrap(),
+            priority: Priority::Normal,
+            due_ms,
+            dependencies: dependencies.iter().map(ToString::to_string).collect(),
+            not_before: None,
+            holds_agent: false,
+            ready: false,
+        }
+    }
+
+    #[test]
+    fn waits_end_in_their_order_and_only_once() {
+        let mut lot = Lot::default();
+        lot.insert("b", parked(On::Retry, Some(20), &[]));
+        lot.insert("a", parked(On::Retry, Some(10), &[]));
+        lot.insert("c", parked(On::Human, None, &[]));
+        assert_eq!(lot.next_due(), Some(10));
+        assert_eq!(lot.pop_due(5), None);
+        assert_eq!(lot.pop_due(30).as_deref(), Some("a"));
+        lot.insert("b", parked(On::Retry, Some(40), &[]));
+        assert_eq!(lot.pop_due(30), None, "it was parked anew");
+        assert_eq!(lot.next_due(), Some(40));
+        lot.remove("b");
+        assert_eq!(lot.next_due(), None);
+    }
+
+    #[test]
+    fn dependents_are_known_while_they_wait() {
+        let mut lot = Lot::default();
+        lot.insert("x", parked(On::Dependency, None, &["p", "q"]));
+        assert_eq!(lot.dependents_of("p"), ["x"]);
+        lot.remove("x");
+        assert!(lot.dependents_of("p").is_empty());
+    }
+
+    #[test]
+    fn circles_are_found_and_chains_are_not() {
+        let mut lot = Lot::default();
+        lot.insert("b", parked(On::Dependency, None, &["free", "c"]));
+        lot.insert("c", parked(On::Dependency, None, &["d"]));
+        let ids = |ids: &[&str]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(lot.circle("a", &ids(&["b"])), None);
+        assert_eq!(lot.circle("d", &ids(&["b"])).unwrap(), ["d", "b", "c", "d"]);
+        let mut long = Lot::default();
+        for n in 0..50_000 {
+            long.insert(
+                &format!("{n}"),
+                parked(On::Dependency, None, &[&format!("{}", n + 1)]),
+            );
+        }
+        assert_eq!(long.circle("50000", &ids(&["0"])).unwrap().len(), 50_002);
+    }
+}

@@ -1,0 +1,572 @@
+//! Recovery: what a start does with what the last one left.
+//!
+//! What to do is [`crate::spool::recover`]'s table; this reads the folders, asks the keeper,
+//! and carries the table out, with the same jobs that run at any other time. A file that turns
+//! up in `in-progress/` or `waiting/` later goes the same way.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use crate::durable;
+use crate::engine::attempt::{End, Running, finish};
+use crate::engine::event::Event;
+use crate::engine::intake::{
+    Destination, apply, dependency_states, destination, refused, transition,
+};
+use crate::engine::moves::write;
+use crate::engine::parked::Parked;
+use crate::engine::world::World;
+use crate::keeper::wire::{self, Held, Key};
+use crate::policy::intake::{Terms, plan};
+use crate::policy::next::{fail, refusal, wait};
+use crate::protocol::document;
+use crate::protocol::error::ErrorCode;
+use crate::protocol::id::HandoffId;
+use crate::protocol::lifecycle::State;
+use crate::protocol::name::Ext;
+use crate::protocol::record::{AttemptOutcome, Record};
+use crate::protocol::request::Request;
+use crate::runner::vitals::Vitals;
+use crate::spool::claim::{Origin, parse_claim_name};
+use crate::spool::commit::Change;
+use crate::spool::look::{Identity, Looked, look};
+use crate::spool::recover::{Action, Attempt, Stands, decide};
+use crate::spool::reject::Rejection;
+use crate::store::audit::Line;
+
+/// A claim that was under way.
+#[derive(Debug)]
+struct Claim {
+    origin: Origin,
+    inode: u64,
+    path: PathBuf,
+}
+
+/// What one file turned out to be.
+#[derive(Debug)]
+pub enum Found {
+    Running(Box<Running>),
+    Parked(Parked),
+    /// Being judged, moved on or written anew: an event follows.
+    UnderWay,
+    /// Nothing there, or left alone.
+    Nothing,
+}
+
+/// What is known from before: the keeper's attempts, claims under way, audit lines.
+#[derive(Default)]
+pub struct Past {
+    attempts: HashMap<Key, Held>,
+    claims: HashMap<String, Claim>,
+    told: HashMap<(String, u64), ()>,
+}
+
+impl Past {
+    /// Reads the temporary folder and what the keeper holds. Half-written contents that nothing
+    /// refers to are deleted; they were never in place.
+    pub fn gather(world: &World, held: Vec<Held>, recent: &[Line]) -> io::Result<Self> {
+        let mut claims = HashMap::new();
+        for entry in fs::read_dir(world.layout.tmp())? {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
+            match name.as_deref().and_then(parse_claim_name) {
+                Some((origin, inode, id)) => {
+                    claims.insert(
+                        id.to_owned(),
+                        Claim {
+                            origin,
+                            inode,
+                            path: path.clone(),
+                        },
+                    );
+                }
+                None => fs::remove_file(&path)?,
+            }
+        }
+        let told = recent
+            .iter()
+            .filter_map(|line| {
+                let revision = line.detail.get("revision")?.as_u64()?;
+                Some(((line.handoff_id.clone()?, revision), ()))
+            })
+            .collect();
+        let attempts = held
+            .into_iter()
+            .map(|held| (held.key.clone(), held))
+            .collect();
+        Ok(Self {
+            attempts,
+            claims,
+            told,
+        })
+    }
+
+    pub fn with_attempts(held: Vec<Held>) -> Self {
+        let attempts = held
+            .into_iter()
+            .map(|held| (held.key.clone(), held))
+            .collect();
+        Self {
+            attempts,
+            ..Self::default()
+        }
+    }
+
+    /// Attempts that no record in `in-progress/` has claimed.
+    pub fn unclaimed(&self) -> Vec<Held> {
+        self.attempts.values().cloned().collect()
+    }
+}
+
+/// Deals with the record of `id` in `folder`.
+pub fn recover_one(world: &World, folder: State, id: &str, past: &mut Past) -> Found {
+    match try_recover(world, folder, id, past) {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::error!(handoff_id = id, "could not be recovered: {error}");
+            Found::Nothing
+        }
+    }
+}
+
+fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::Result<Found> {
+    if settle_twins(world, folder, id)? {
+        return Ok(Found::Nothing);
+    }
+    let path = world.layout.record(folder, id);
+    let (bytes, identity) = match look(&path, u64::MAX - 1) {
+        Looked::Bytes {
+            bytes, identity, ..
+        } => (bytes, identity),
+        Looked::Gone | Looked::Folder => return Ok(Found::Nothing),
+        Looked::Unreadable { error, .. } => return Err(error),
+        Looked::Changing | Looked::TooLarge { .. } => {
+            return Err(io::Error::other("it is being written"));
+        }
+        Looked::NotAFile { identity, .. } => {
+            reject(world, path, identity, id, "not a file");
+            return Ok(Found::UnderWay);
+        }
+    };
+    let claim = past.claims.remove(id);
+    let raw = claim
+        .as_ref()
+        .is_some_and(|claim| claim.origin == Origin::Pending && claim.inode == identity.inode);
+    let stands = if raw {
+        Stands::Raw
+    } else {
+        Stands::of(Record::document(&bytes))
+    };
+    let (fact, held) = attempt_of(world, &stands, id, past);
+    let has_leftover = claim
+        .as_ref()
+        .is_some_and(|claim| Identity::at(&claim.path).is_ok_and(|at| at.inode == claim.inode));
+    match decide(folder, &stands, fact, has_leftover) {
+        Action::Restore => {
+            if let Some(claim) = claim {
+                durable::exchange(&claim.path, &path)?;
+                if claim.origin == Origin::Waiting && folder == State::InProgress {
+                    durable::move_no_replace(&path, &world.layout.record(State::Waiting, id))?;
+                    let _ = fs::remove_file(&claim.path);
+                    return try_recover(world, State::Waiting, id, past);
+                }
+                // The bytes from before stand here again, under their own inode.
+                past.claims.insert(id.to_owned(), claim);
+                return try_recover(world, folder, id, past);
+            }
+        }
+        Action::Readmit => {
+            if let Some(claim) = &claim {
+                let_go(world, id, claim);
+            }
+            return Ok(readmit(world, folder, id, path, identity, &bytes, &stands));
+        }
+        Action::Reject => {
+            reject(world, path, identity, id, "the record is damaged");
+            return Ok(Found::UnderWay);
+        }
+        Action::LeaveAlone(format) => {
+            tracing::error!(
+                handoff_id = id,
+                "the record is of format {format}, which a newer version wrote; it is left alone"
+            );
+            return Ok(Found::Nothing);
+        }
+        action => {
+            if let Some(claim) = &claim {
+                let_go(world, id, claim);
+            }
+            if let Stands::Ours(record) = stands {
+                return Ok(carry_on(
+                    world,
+                    folder,
+                    id,
+                    *record,
+                    action,
+                    held,
+                    past,
+                    Some(identity),
+                ));
+            }
+        }
+    }
+    Ok(Found::Nothing)
+}
+
+/// An id in two folders: the higher revision wins, the other is set aside. `true` if the one
+/// in `folder` lost.
+fn settle_twins(world: &World, folder: State, id: &str) -> io::Result<bool> {
+    let here = world.layout.record(folder, id);
+    for other in world.layout.states_of(id) {
+        // Each pair is settled once, seen from the earlier folder; final ones from the others.
+        if other == folder || (folder == State::Waiting && other == State::InProgress) {
+            continue;
+        }
+        let there = world.layout.record(other, id);
+        let same_file = match (fs::symlink_metadata(&here), fs::symlink_metadata(&there)) {
+            (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+            _ => false,
+        };
+        if same_file {
+            // A move without rename's help, cut in half: the target has it.
+            fs::remove_file(&here)?;
+            return Ok(true);
+        }
+        let revision = |path| {
+            fs::read(path)
+                .ok()
+                .and_then(|b| Record::read(&b).ok())
+                .map(|r| r.meta.revision)
+        };
+        let (ours, theirs) = (revision(&here), revision(&there));
+        let loser = if ours > theirs { &there } else { &here };
+        let name = format!(
+            "{id}.{}.{}.json",
+            other.folder(),
+            Identity::at(loser)?.inode
+        );
+        tracing::warn!(
+            handoff_id = id,
+            "found in two folders; the older one is set aside as {name}"
+        );
+        durable::move_no_replace(loser, &world.layout.aside().join(name))?;
+        if loser == &here {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn attempt_of(
+    world: &World,
+    stands: &Stands,
+    id: &str,
+    past: &mut Past,
+) -> (Attempt, Option<Held>) {
+    let Stands::Ours(record) = stands else {
+        return (Attempt::None, None);
+    };
+    let Some(attempt) = record.running_attempt() else {
+        return (Attempt::None, None);
+    };
+    match past.attempts.remove(&Key::new(id, attempt.number)) {
+        Some(held) => match held.state {
+            wire::State::Running | wire::State::Ending => (Attempt::Running, Some(held)),
+            wire::State::Ended(_) | wire::State::Failed(_) => (Attempt::Ended, Some(held)),
+        },
+        None if record.meta.boot.as_deref() == Some(world.boot) => (Attempt::NeverStarted, None),
+        None => (Attempt::Lost, None),
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "all that is known of one file")]
+fn carry_on(
+    world: &World,
+    folder: State,
+    id: &str,
+    mut record: Record,
+    action: Action,
+    held: Option<Held>,
+    past: &Past,
+    identity: Option<Identity>,
+) -> Found {
+    match action {
+        Action::MoveOn(to) => {
+            move_on(world, folder, id, &record, to, past);
+            Found::UnderWay
+        }
+        Action::Park => match Parked::of(&record, world.now(), world.boot) {
+            Some(parked) => Found::Parked(parked),
+            None => {
+                wait(
+                    &mut record,
+                    "retry",
+                    Some(0),
+                    "found waiting",
+                    world.now(),
+                    world.boot,
+                );
+                write(world, id, &record, folder, "recovered", || {});
+                Found::UnderWay
+            }
+        },
+        Action::NotBegun if folder == State::Waiting => {
+            close_unbegun(&mut record, world);
+            let reason = "the daemon ended before the attempt began; it runs when a place is free";
+            wait(
+                &mut record,
+                "retry",
+                Some(0),
+                reason,
+                world.now(),
+                world.boot,
+            );
+            write(world, id, &record, folder, "interrupted", || {});
+            Found::UnderWay
+        }
+        Action::Adopt | Action::Judge | Action::NotBegun | Action::Interrupted => {
+            let Some(running) = running(world, id, record, held.as_ref(), identity) else {
+                return Found::Nothing;
+            };
+            let end = match (&action, held.map(|held| (held.state, held.why))) {
+                (Action::Adopt, _) => return Found::Running(Box::new(running)),
+                (_, Some((wire::State::Ended(exit), why))) => End::of(exit, why),
+                (_, Some((wire::State::Failed(failure), _))) => End::NotStarted {
+                    errno: failure.errno,
+                    what: failure.what,
+                },
+                (Action::NotBegun, _) => End::NotBegun,
+                _ => End::of(wire::Exit::Unknown, None),
+            };
+            finish(world, running, end);
+            Found::UnderWay
+        }
+        _ => Found::Nothing,
+    }
+}
+
+fn close_unbegun(record: &mut Record, world: &World) {
+    if let Some(attempt) = record.meta.attempts.last_mut()
+        && attempt.outcome.is_none()
+    {
+        attempt.outcome = Some(AttemptOutcome::Interrupted);
+        attempt.ended_at = Some(world.now().wall);
+        attempt.milliseconds = Some(0);
+    }
+}
+
+/// Makes the move that the record says, and the audit line if it is missing.
+fn move_on(world: &World, from: State, id: &str, record: &Record, to: State, past: &Past) {
+    let now = world.now();
+    let known = past
+        .told
+        .contains_key(&(id.to_owned(), record.meta.revision));
+    let lines = if known {
+        Vec::new()
+    } else {
+        let line = transition(record, id, event_for(record, to), from, to, now.wall);
+        vec![line.with("recovered", true)]
+    };
+    let parked = Parked::of(record, now, world.boot).filter(|_| to == State::Waiting);
+    let change = Change::Advance {
+        id: id.to_owned(),
+        from,
+        to,
+        bytes: record.to_bytes(),
+    };
+    let (events, id) = (world.events.clone(), id.to_owned());
+    world.committer.submit(change, lines, move |_| {
+        let _ = events.send(Event::Moved { id, to, parked });
+    });
+}
+
+fn event_for(record: &Record, to: State) -> &'static str {
+    match to {
+        State::Completed => "completed",
+        State::Failed => "failed",
+        _ if record.meta.retries > 0 => "retry_scheduled",
+        _ => "waiting",
+    }
+}
+
+/// Takes up an attempt again from its record and the keeper's memory of it.
+fn running(
+    world: &World,
+    id: &str,
+    record: Record,
+    held: Option<&Held>,
+    identity: Option<Identity>,
+) -> Option<Running> {
+    let attempt = record.running_attempt()?.clone();
+    let config = world.config();
+    let stem = HandoffId::parse_made(id).ok()?;
+    let request = Request::from_document(&record.doc, &stem).ok()?;
+    let note = |key: &str| held.and_then(|held| held.note.get(key)?.as_u64());
+    let slot = note("slot").and_then(|slot| u32::try_from(slot).ok());
+    let now = world.now();
+    let ran = u64::try_from(now.wall.0.saturating_sub(attempt.started_at.0)).unwrap_or(0);
+    // Without a slot there is nothing to read: one that no attempt has is as good as empty.
+    let slot = slot.unwrap_or(u32::MAX);
+    world.slots.occupy(slot);
+    Some(Running {
+        key: Key::new(id, attempt.number),
+        identity,
+        agent: request.agent.clone(),
+        terms: Terms::of(&request, config.specialist(&request.agent), &config),
+        slot,
+        started_boot_ms: note("started_boot_ms").unwrap_or_else(|| now.boot_ms.saturating_sub(ran)),
+        vitals: Vitals::new(now.boot_ms),
+        cpu_ms: None,
+        ending: false,
+        cancelled: None,
+        record,
+    })
+}
+
+/// Makes a record of a file that is none of ours, and lets it run.
+fn readmit(
+    world: &World,
+    folder: State,
+    id: &str,
+    path: PathBuf,
+    identity: Identity,
+    bytes: &[u8],
+    stands: &Stands,
+) -> Found {
+    let now = world.now();
+    let doc = match stands {
+        Stands::Ours(record) => Record::document(&record.to_bytes()),
+        _ => document::parse(bytes, Ext::Yaml)
+            .or_else(|_| document::parse(bytes, Ext::Markdown))
+            .ok()
+            .map(|document| document.map),
+    };
+    let Some(doc) = doc else {
+        reject(world, path, identity, id, "not a request");
+        return Found::UnderWay;
+    };
+    let Ok(stem) = HandoffId::parse_made(id) else {
+        reject(world, path, identity, id, "its name can't be an id");
+        return Found::UnderWay;
+    };
+    let mut record = Record::admit(doc, id, None);
+    let request = Request::from_document(&record.doc, &stem);
+    let destination = match &request {
+        // Only a duplicate is taken out of pending/ under a numbered id.
+        _ if *stands == Stands::Raw && id.contains('~') => Some(Destination::Duplicate),
+        Err(errors) => Some(refused(errors)),
+        Ok(request) => {
+            let config = world.config();
+            let dependencies = dependency_states(&world.layout, request);
+            destination(plan(request, &config, &dependencies, now), request, &config)
+        }
+    };
+    let destination = destination.unwrap_or_else(|| Destination::Wait {
+        on: "retry",
+        length_ms: Some(0),
+        ids: Vec::new(),
+        reason: format!("found in {} without an attempt", folder.folder()),
+    });
+    apply(world, &mut record, id, &request, destination);
+    write(world, id, &record, folder, "recovered", || {});
+    Found::UnderWay
+}
+
+fn reject(world: &World, source: PathBuf, identity: Identity, id: &str, why: &str) {
+    let now = world.now();
+    let told = refusal(
+        ErrorCode::SchemaValidationFailed,
+        format!("found in {}: {why}", world.layout.relative(&source)),
+        vec![format!(
+            "The bytes are kept in failed/{id}.rejected; drop the request again"
+        )],
+    );
+    let mut notice = Record::admit(Map::<String, Value>::new(), id, None);
+    fail(&mut notice, &told, 0, now.wall);
+    let line = transition(
+        &notice,
+        id,
+        "refused",
+        State::Waiting,
+        State::Failed,
+        now.wall,
+    );
+    let wanted = id.to_owned();
+    let rejection = Rejection {
+        source,
+        identity,
+        wanted,
+        notice,
+        id: String::new(),
+    };
+    let (events, id) = (world.events.clone(), id.to_owned());
+    world
+        .committer
+        .submit(Change::Reject(rejection), vec![line], move |_| {
+            let _ = events.send(Event::Unmoved { id });
+        });
+}
+
+/// Goes on with files that were being rejected.
+pub fn finish_rejections(world: &World) -> io::Result<()> {
+    for entry in fs::read_dir(world.layout.rejecting())? {
+        let path = entry?.path();
+        let Some(id) = path
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned())
+        else {
+            continue;
+        };
+        reject(
+            world,
+            path.clone(),
+            Identity::at(&path)?,
+            &id,
+            "it was being set aside",
+        );
+    }
+    Ok(())
+}
+
+/// Claims whose file never left `pending/`, or has gone on already: only their leftovers stay.
+pub fn sweep_claims(world: &World, past: &mut Past) {
+    for (id, claim) in past.claims.drain() {
+        let_go(world, &id, &claim);
+    }
+}
+
+/// Deletes what a claim left in the temporary folder, but keeps a producer's YAML or Markdown.
+fn let_go(world: &World, id: &str, claim: &Claim) {
+    let producers = claim.origin == Origin::Pending
+        && Identity::at(&claim.path).is_ok_and(|at| at.inode == claim.inode);
+    let text = if producers {
+        fs::read(&claim.path).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    let done = match first {
+        Some(b'{') | None => fs::remove_file(&claim.path),
+        Some(_) => {
+            let ext = if document::parse(&text, Ext::Yaml).is_ok() {
+                "yaml"
+            } else {
+                "md"
+            };
+            durable::replace(
+                &claim.path,
+                &world.layout.originals().join(format!("{id}.{ext}")),
+            )
+        }
+    };
+    if let Err(error) = done {
+        tracing::warn!("{}: {error}", claim.path.display());
+    }
+}

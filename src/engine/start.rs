@@ -1,0 +1,387 @@
+//! Start: from a root and a configuration to a running engine, recovery included.
+
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::clock::{Clock, Wall, boot_id};
+use crate::config::{Config, ConfigError, Watch};
+use crate::durable;
+use crate::engine::arrivals::{CONTROL, PENDING};
+use crate::engine::event::Event;
+use crate::engine::parked::Lot;
+use crate::engine::recovery::{Found, Past, finish_rejections, recover_one, sweep_claims};
+use crate::engine::world::{Workers, World};
+use crate::engine::{Busy, Engine};
+use crate::keeper::wire::{Held, Report, State as KeeperState, Why};
+use crate::keeper::{Client, Reader, Setup};
+use crate::policy::schedule::Schedule;
+use crate::protocol::agent::AgentName;
+use crate::protocol::lifecycle::State;
+use crate::spool::commit::Committer;
+use crate::spool::layout::Layout;
+use crate::spool::{look, scan};
+use crate::store::audit::{AuditLog, Line};
+use crate::watch::{Mode, Watcher, filesystem};
+
+/// How much of the audit log's end is read at a start: enough for what a crash left open.
+const RECENT_BYTES: u64 = 1024 * 1024;
+
+#[derive(Debug)]
+pub struct Options {
+    pub root: PathBuf,
+    /// Another file than `handoffd.toml` in the root.
+    pub config: Option<PathBuf>,
+    pub drain: bool,
+    /// This program, to start the keeper with.
+    pub program: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("another handoffd holds {root}{}", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    Locked { root: PathBuf, pid: Option<u64> },
+    #[error("{root}: {what}")]
+    Root { root: PathBuf, what: String },
+    #[error("{what}")]
+    System {
+        what: &'static str,
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
+    move |source| StartError::System { what, source }
+}
+
+/// Holds the root for as long as it lives.
+struct RootLock {
+    _folder: File,
+}
+
+fn lock_root(layout: &Layout) -> Result<RootLock, StartError> {
+    let folder = File::open(layout.handoffs()).map_err(system("handoffs/ can't be opened"))?;
+    match folder.try_lock() {
+        Ok(()) => Ok(RootLock { _folder: folder }),
+        Err(TryLockError::WouldBlock) => {
+            let pid = std::fs::read(layout.daemon_file())
+                .ok()
+                .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())
+                .and_then(|daemon| daemon.get("pid")?.as_u64());
+            Err(StartError::Locked {
+                root: layout.root().to_owned(),
+                pid,
+            })
+        }
+        Err(TryLockError::Error(error)) => Err(system("handoffs/ can't be locked")(error)),
+    }
+}
+
+/// Runs the daemon until it is stopped, or has drained.
+pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), StartError> {
+    look::ignore_lease_signals();
+    let root = std::path::absolute(&options.root).map_err(system("the root has no path"))?;
+    let in_root = |what: String| StartError::Root {
+        root: root.clone(),
+        what,
+    };
+    let config_path = options
+        .config
+        .clone()
+        .unwrap_or_else(|| root.join("handoffd.toml"));
+    let config = Arc::new(Config::load(&config_path, options.config.is_some())?);
+    for sentence in config.not_yet() {
+        tracing::warn!("{sentence}");
+    }
+    let layout = Layout::new(&root);
+    layout
+        .ensure()
+        .map_err(|error| in_root(error.to_string()))?;
+    let _lock = lock_root(&layout)?;
+    layout
+        .check_one_file_system()
+        .map_err(|error| in_root(error.to_string()))?;
+    let kind = filesystem(layout.handoffs()).map_err(system("the file system can't be told"))?;
+    if kind.network && !config.daemon.allow_network_fs {
+        return Err(in_root(format!(
+            "the file system is {}, a network file system, where renames and locks are not \
+             promised; put the root on a local disk, or set daemon.allow_network_fs = true",
+            kind.name
+        )));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .enable_io()
+        .build()
+        .map_err(system("the runtime can't be built"))?;
+    runtime.block_on(async {
+        let signals = signal_hook_tokio::Signals::new([SIGTERM, SIGINT, SIGHUP])
+            .map_err(system("signals can't be received"))?;
+        let (events, inbox) = unbounded_channel();
+        let clock = Clock::System;
+        let since = clock.now().wall;
+        let (audit, opened) = AuditLog::open(&layout.audit(), config.daemon.durability, since)
+            .map_err(|error| in_root(format!("audit/: {error}")))?;
+        if let Some(torn) = opened.torn {
+            tracing::warn!("{}: the last line was torn; it is closed", torn.file);
+        }
+        let recent = audit
+            .recent(RECENT_BYTES)
+            .map_err(system("audit/ can't be read"))?;
+        let trouble = events.clone();
+        let (committer, commit_thread) = Committer::start(
+            layout.clone(),
+            audit,
+            config.daemon.durability,
+            move |text| {
+                let _ = trouble.send(Event::Trouble(text));
+            },
+        )
+        .map_err(system("a thread can't be started"))?;
+        let (keeper, mut reader) =
+            connect(&options.program, &layout).map_err(system("the keeper can't be started"))?;
+        let held = inventory(&keeper, &mut reader, &events)
+            .map_err(system("the keeper does not answer"))?;
+        let world = Arc::new(World::new(
+            layout,
+            clock,
+            boot_id(),
+            committer,
+            events,
+            Arc::clone(&config),
+            keeper,
+            options.program.clone(),
+        ));
+        listen(&world.events, reader);
+        let engine = build(&world, held, &recent, since, options)?;
+        greet(&config, &engine.watcher.describe());
+        engine.run(inbox, signals).await;
+        farewell(&world, commit_thread);
+        Ok(())
+    })
+}
+
+/// Lets what is being written be written, then leaves. Worker threads that still hold the world
+/// keep the committer open, so this waits for a last empty change instead of for the thread.
+fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    world
+        .committer
+        .submit(crate::spool::commit::Change::Note, Vec::new(), move |_| {
+            let _ = tell.send(());
+        });
+    let _ = told.recv_timeout(Duration::from_secs(5));
+    drop(commit_thread);
+    let _ = std::fs::remove_file(world.layout.daemon_file());
+}
+
+fn connect(program: &Path, layout: &Layout) -> io::Result<(Client, Reader)> {
+    let setup = Setup {
+        program: program.to_owned(),
+        run_dir: layout.run(),
+        root: layout.root().to_owned(),
+        no_cgroup: std::env::var_os("HANDOFFD_NO_CGROUP").is_some(),
+    };
+    setup.connect_or_start()
+}
+
+/// Asks the keeper what it holds; other reports that come first are passed on.
+fn inventory(
+    keeper: &Client,
+    reader: &mut Reader,
+    events: &UnboundedSender<Event>,
+) -> io::Result<Vec<Held>> {
+    keeper.inventory()?;
+    loop {
+        match reader.next()? {
+            Report::Inventory { entries } => return Ok(entries),
+            other => drop(events.send(Event::Keeper(other))),
+        }
+    }
+}
+
+fn listen(events: &UnboundedSender<Event>, mut reader: Reader) {
+    let events = events.clone();
+    let spawned = std::thread::Builder::new()
+        .name("keeper".to_owned())
+        .spawn(move || {
+            while let Ok(report) = reader.next() {
+                if events.send(Event::Keeper(report)).is_err() {
+                    return;
+                }
+            }
+            let _ = events.send(Event::KeeperLost);
+        });
+    if let Err(error) = spawned {
+        tracing::error!("no thread for the keeper's reports: {error}");
+    }
+}
+
+/// Connects to a new keeper after the old one was lost.
+pub fn connect_keeper(world: &World) -> io::Result<Vec<Held>> {
+    let (keeper, mut reader) = connect(&world.program, &world.layout)?;
+    let entries = inventory(&keeper, &mut reader, &world.events)?;
+    world.set_keeper(keeper);
+    listen(&world.events, reader);
+    Ok(entries)
+}
+
+fn build(
+    world: &Arc<World>,
+    held: Vec<Held>,
+    recent: &[Line],
+    since: Wall,
+    options: &Options,
+) -> Result<Engine, StartError> {
+    let config = world.config();
+    // Watching starts before the first look, so that nothing falls between the two.
+    let events = world.events.clone();
+    let folders = [
+        (PENDING, world.layout.pending()),
+        (CONTROL, world.layout.control()),
+    ];
+    let mode = match config.daemon.watch {
+        Watch::Auto => Mode::Auto,
+        Watch::Inotify => Mode::Inotify,
+        Watch::Poll => Mode::Poll,
+    };
+    let poll = config.daemon.rescan.min(Duration::from_secs(1));
+    let watcher = Watcher::new(&folders, mode, poll, move |hint| {
+        let _ = events.send(Event::Hint(hint));
+    })
+    .map_err(system("the folders can't be watched"))?;
+    let threads = system("a thread can't be started");
+    let mut engine = Engine {
+        world: Arc::clone(world),
+        readers: Workers::start(world, "read", 2).map_err(&threads)?,
+        actors: Workers::start(world, "act", 4).map_err(&threads)?,
+        watcher,
+        scanner: Arc::new(Mutex::default()),
+        schedule: Schedule::new(config.daemon.max_concurrent),
+        pending: HashMap::new(),
+        kept: HashMap::new(),
+        running: HashMap::new(),
+        lot: Lot::default(),
+        busy: HashMap::new(),
+        early_ends: HashMap::new(),
+        to_look: VecDeque::new(),
+        looking: HashMap::new(),
+        renamed: HashSet::new(),
+        unsettled: HashMap::new(),
+        listing: HashSet::new(),
+        restoring: HashSet::new(),
+        reading_commands: HashSet::new(),
+        deferred_commands: HashSet::new(),
+        dismissals: HashMap::new(),
+        alarms: BinaryHeap::new(),
+        vitals_due: false,
+        dispatch_at: None,
+        paused_until_ms: 0,
+        trouble: None,
+        problems: BTreeMap::new(),
+        stopping: None,
+        drain: options.drain,
+        done: false,
+        config_path: options.config.clone(),
+        since,
+    };
+    engine
+        .recover(held, recent)
+        .map_err(|error| StartError::Root {
+            root: world.layout.root().to_owned(),
+            what: format!("recovery: {error}"),
+        })?;
+    Ok(engine)
+}
+
+impl Engine {
+    /// Finds every handoff that the last daemon left, and goes on with it.
+    fn recover(&mut self, held: Vec<Held>, recent: &[Line]) -> io::Result<()> {
+        let world = Arc::clone(&self.world);
+        let config = world.config();
+        let mut past = Past::gather(&world, held, recent)?;
+        finish_rejections(&world)?;
+        for folder in [State::InProgress, State::Waiting] {
+            for id in scan::record_ids(&world.layout.state(folder))? {
+                match recover_one(&world, folder, &id, &mut past) {
+                    Found::Running(running) => {
+                        let agent = running.agent.clone();
+                        tracing::info!(handoff_id = id, attempt = running.key.attempt, "adopted");
+                        self.schedule
+                            .occupy(&id, &agent, || Self::limits_of(&config, &agent));
+                        self.running.insert(id, *running);
+                    }
+                    Found::Parked(parked) => self.park(&id, parked),
+                    Found::UnderWay => drop(self.busy.insert(id, Busy::Moving)),
+                    Found::Nothing => {}
+                }
+            }
+        }
+        sweep_claims(&world, &mut past);
+        self.settle_unclaimed(past.unclaimed());
+        self.refill_rates(recent, &config);
+        Ok(())
+    }
+
+    /// Attempts without a record in `in-progress/`: over and written, or taken away by hand.
+    fn settle_unclaimed(&mut self, held: Vec<Held>) {
+        let keeper = self.world.keeper();
+        for held in held {
+            match held.state {
+                KeeperState::Ended(_) | KeeperState::Failed(_) => drop(keeper.forget(&held.key)),
+                KeeperState::Running | KeeperState::Ending => {
+                    tracing::warn!(
+                        handoff_id = held.key.id,
+                        "an attempt runs, but its record is gone: ending it"
+                    );
+                    let _ = keeper.end(&held.key, Why::Stop, 2_000);
+                    self.busy.insert(held.key.id, Busy::Orphan);
+                }
+            }
+        }
+    }
+
+    /// Starts that a former daemon made still count for a rate.
+    fn refill_rates(&mut self, recent: &[Line], config: &Config) {
+        let now = self.world.now();
+        for line in recent.iter().filter(|line| line.event == "started") {
+            let agent = line.detail.get("agent").and_then(Value::as_str);
+            let Some(agent) = agent.and_then(|agent| AgentName::parse(agent).ok()) else {
+                continue;
+            };
+            let age = u64::try_from(now.wall.0.saturating_sub(line.at.0)).unwrap_or(0);
+            if let Some(at) = now.boot_ms.checked_sub(age) {
+                self.schedule
+                    .note_start(&agent, at, || Self::limits_of(config, &agent));
+            }
+        }
+    }
+}
+
+/// Writes `.handoffd/daemon.json`: who runs here, since when, and what is wrong.
+pub fn publish(world: &World, since: Wall, watching: &str, problems: &[String]) {
+    let text = json!({
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "since": since.to_string(),
+        "watching": watching,
+        "problems": problems,
+    });
+    let mut bytes = serde_json::to_vec_pretty(&text).unwrap_or_default();
+    bytes.push(b'\n');
+    let path = world.layout.daemon_file();
+    let temp = world.layout.own().join("daemon.json.tmp");
+    if let Err(error) = durable::write_whole(&path, &temp, &bytes, durable::Durability::Relaxed) {
+        tracing::debug!("{}: {error}", path.display());
+    }
+}

@@ -1,0 +1,198 @@
+//! Waits: parking records, waking them, and dealing with files nobody expected.
+
+use std::ffi::OsStr;
+
+use crate::engine::event::{Event, Folder};
+use crate::engine::parked::{On, Parked};
+use crate::engine::recovery::{Found, Past, recover_one};
+use crate::engine::{Busy, Engine, moves};
+use crate::policy::intake::{Dependency, dependency_failed, dependency_missing};
+use crate::policy::judge::Failure;
+use crate::protocol::lifecycle::State;
+
+impl Engine {
+    /// Remembers a record that waits, and what ends its wait.
+    pub(super) fn park(&mut self, id: &str, parked: Parked) {
+        let now = self.now_ms();
+        if parked.holds_agent
+            && let Some(until) = parked.due_ms
+        {
+            let config = self.world.config();
+            let agent = parked.agent.clone();
+            self.schedule
+                .hold(&agent, until, || Self::limits_of(&config, &agent));
+        }
+        let due_now = parked.due_ms.is_some_and(|due| due <= now);
+        let on = parked.on;
+        self.lot.insert(id, parked);
+        match on {
+            On::Retry | On::Time if due_now => self.make_ready(id),
+            On::Dependency => self.check_dependencies(id),
+            _ => {}
+        }
+    }
+
+    pub(super) fn make_ready(&mut self, id: &str) {
+        let config = self.world.config();
+        let arrival = self.world.now().wall.0;
+        let Some(parked) = self.lot.get_mut(id) else {
+            return;
+        };
+        parked.ready = true;
+        let (agent, priority) = (parked.agent.clone(), parked.priority);
+        self.schedule.push(id, &agent, priority, arrival, || {
+            Self::limits_of(&config, &agent)
+        });
+    }
+
+    pub(super) fn on_due(&mut self, id: &str) {
+        match self.lot.get(id).map(|parked| parked.on) {
+            Some(On::Retry | On::Time) => self.make_ready(id),
+            Some(On::Dependency) => self.check_dependencies(id),
+            _ => {}
+        }
+    }
+
+    pub(super) fn check_dependencies(&mut self, id: &str) {
+        let Some(parked) = self.lot.get(id) else {
+            return;
+        };
+        let (id, dependencies) = (id.to_owned(), parked.dependencies.clone());
+        self.actors
+            .run(move |world| moves::check_dependencies(world, &id, &dependencies));
+    }
+
+    pub(super) fn on_dependency_states(&mut self, id: &str, states: &[Dependency]) {
+        if self.busy.contains_key(id) {
+            return;
+        }
+        let Some(parked) = self.lot.get(id) else {
+            return;
+        };
+        if parked.on != On::Dependency || parked.ready || parked.dependencies.len() != states.len()
+        {
+            return;
+        }
+        let of = |wanted: Dependency| {
+            let both = parked.dependencies.iter().zip(states);
+            both.filter(|(_, state)| **state == wanted)
+                .map(|(id, _)| id.clone())
+                .collect::<Vec<_>>()
+        };
+        if let Some(failed) = of(Dependency::Failed).first() {
+            let told = dependency_failed(failed);
+            return self.fail_waiting(id, told);
+        }
+        let missing = of(Dependency::Missing);
+        // Its time was taken when it ran out; what exists is waited for without limit.
+        if !missing.is_empty() && parked.due_ms.is_none() {
+            let told = dependency_missing(&missing, self.world.config().defaults.dependency_wait);
+            return self.fail_waiting(id, told);
+        }
+        if states.iter().all(|state| *state == Dependency::Completed) {
+            let later = parked
+                .not_before
+                .is_some_and(|at| at > self.world.now().wall);
+            if later {
+                self.begin_move(id, |world, id| moves::wait_for_time(world, id));
+            } else {
+                self.make_ready(id);
+            }
+        }
+    }
+
+    /// Fails a record that waits, unless something else is being done with it.
+    pub(super) fn fail_waiting(&mut self, id: &str, told: Failure) {
+        if !self.busy.contains_key(id) {
+            tracing::warn!(handoff_id = id, "failed: {}: {}", told.code, told.message);
+            self.begin_move(id, move |world, id| moves::fail_waiting(world, id, &told));
+        }
+    }
+
+    /// Hands a waiting record to a job; it is out of the queue until the job is done.
+    fn begin_move(
+        &mut self,
+        id: &str,
+        job: impl FnOnce(&crate::engine::world::World, &str) + Send + 'static,
+    ) {
+        self.lot.remove(id);
+        let id = id.to_owned();
+        self.busy.insert(id.clone(), Busy::Moving);
+        self.actors.run(move |world| job(world, &id));
+    }
+
+    pub(super) fn on_moved(&mut self, id: &str, to: State, parked: Option<Parked>) {
+        self.busy.remove(id);
+        tracing::info!(handoff_id = id, "{to}");
+        match parked {
+            Some(parked) if to == State::Waiting => self.park(id, parked),
+            _ => self.on_ended(id),
+        }
+        self.reread_deferred();
+    }
+
+    pub(super) fn on_unmoved(&mut self, id: String) {
+        self.busy.remove(&id);
+        self.recheck(id);
+        self.reread_deferred();
+    }
+
+    /// Somebody may wait for this one.
+    pub(super) fn on_ended(&mut self, id: &str) {
+        for waiting in self.lot.dependents_of(id) {
+            self.check_dependencies(&waiting);
+        }
+    }
+
+    /// Finds out where an id stands that is not where it was thought to be.
+    pub(super) fn recheck(&mut self, id: String) {
+        self.readers.run(move |world| {
+            let named = |path: &std::path::Path| path.file_name().map(|name| vec![name.to_owned()]);
+            if let Some(names) = world.layout.submission(&id).and_then(|path| named(&path)) {
+                world.tell(Event::Listed {
+                    folder: Folder::Pending,
+                    names,
+                });
+            }
+            for (state, folder) in [
+                (State::Waiting, Folder::Waiting),
+                (State::InProgress, Folder::InProgress),
+            ] {
+                let path = world.layout.record(state, &id);
+                if let (true, Some(names)) = (path.exists(), named(&path)) {
+                    world.tell(Event::Listed { folder, names });
+                }
+            }
+        });
+    }
+
+    /// A file in `in-progress/` or `waiting/` that is not one of ours is treated as
+    /// interrupted.
+    pub(super) fn check_stray(&mut self, folder: State, name: &OsStr) {
+        let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".json")) else {
+            return;
+        };
+        let known = self.busy.contains_key(id)
+            || self.running.contains_key(id)
+            || (folder == State::Waiting && self.lot.get(id).is_some());
+        if known || id.starts_with('.') {
+            return;
+        }
+        let id = id.to_owned();
+        self.busy.insert(id.clone(), Busy::Moving);
+        self.actors.run(move |world| {
+            let found = recover_one(world, folder, &id, &mut Past::default());
+            world.tell(Event::StrayDone {
+                id,
+                found: Box::new(found),
+            });
+        });
+    }
+
+    pub(super) fn on_stray(&mut self, id: &str, found: Box<Found>) {
+        self.busy.remove(id);
+        if let Found::Parked(parked) = *found {
+            self.park(id, parked);
+        }
+    }
+}
