@@ -44,7 +44,7 @@ pub fn run(global: &Global, options: &Options) -> Outcome {
     };
     let drain = options.drain;
     match start::run(&engine, |config, watching| {
-        greet(&layout, config, watching, drain)
+        greet(&layout, config, watching, drain);
     }) {
         Ok(()) => Ok(0),
         Err(StartError::Config(error)) => Err(config_failed(error)),

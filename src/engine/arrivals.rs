@@ -46,18 +46,22 @@ impl Engine {
             Hint::Rescan { folder } => match folder {
                 Some(PENDING) => self.list(Folder::Pending, true),
                 Some(_) => self.list(Folder::Control, true),
+                // Whatever was missed has changed the folder it is in.
                 None => Folder::ALL
                     .into_iter()
-                    .for_each(|folder| self.list(folder, true)),
+                    .for_each(|folder| self.list(folder, false)),
             },
-            Hint::Replaced(_) => {
-                self.actors.run(|world| {
-                    if let Err(error) = world.layout.ensure() {
-                        tracing::warn!("a folder is gone and can't be made again: {error}");
-                    }
-                });
-            }
+            Hint::Replaced(_) => self.mend_folders(),
         }
+    }
+
+    /// A folder that somebody deleted is made again.
+    fn mend_folders(&self) {
+        self.actors.run(|world| {
+            if let Err(error) = world.layout.ensure() {
+                tracing::warn!("a folder is gone and can't be made again: {error}");
+            }
+        });
     }
 
     fn on_gone(&mut self, name: &OsStr) {
@@ -174,7 +178,7 @@ impl Engine {
                 let at = self.now_ms() + 20;
                 self.unsettle(&name, None, at);
             }
-            Seen::Broken(broken) => self.on_broken(name, broken),
+            Seen::Broken(broken) => self.on_broken(name, *broken),
             Seen::Submission(submission) => self.on_submission(name, submission),
         }
     }
@@ -341,22 +345,17 @@ impl Engine {
         self.divert(name, submission, Destination::Fail(told));
     }
 
-    pub(super) fn on_diverted(&mut self, name: OsString, id: &str, outcome: Diverted) {
-        if self.busy.get(id) == Some(&Busy::Diverting) || self.busy.get(id) == Some(&Busy::Moving) {
+    pub(super) fn on_diverted(&mut self, name: OsString, id: Option<String>, outcome: Diverted) {
+        if let Some(id) = &id {
             self.busy.remove(id);
+            self.lot.remove(id);
         }
-        match outcome {
-            Diverted::Parked(parked) => self.park(id, parked),
-            Diverted::Failed => {
-                self.lot.remove(id);
-                self.on_ended(id);
-            }
-            Diverted::Again => {
-                self.lot.remove(id);
-                self.queue_look(name);
-            }
-            Diverted::Io(error) => {
-                self.lot.remove(id);
+        match (outcome, id) {
+            (Diverted::Parked(parked), Some(id)) => self.park(&id, parked),
+            (Diverted::Failed, Some(id)) => self.on_ended(&id),
+            (Diverted::Parked(_) | Diverted::Failed, None) => {}
+            (Diverted::Again, _) => self.queue_look(name),
+            (Diverted::Io(error), _) => {
                 self.pause(&error);
                 let at = self.now_ms() + 1000;
                 self.unsettle(&name, None, at);
@@ -368,6 +367,7 @@ impl Engine {
     /// Something could not be written: leave the disk alone for a moment.
     pub(super) fn pause(&mut self, error: &str) {
         self.paused_until_ms = self.now_ms() + 1000;
+        self.mend_folders();
         self.problem(
             "claim",
             Some(format!(

@@ -393,6 +393,6 @@ fn retry(
     remember(&mut record, key);
     let done = Dismissal::new(world, name, identity);
     write(world, id, &record, state, "retry_asked", || {
-        done.carried_out()
+        done.carried_out();
     });
 }

@@ -49,10 +49,11 @@ pub enum Event {
         name: OsString,
         seen: Box<Seen>,
     },
-    /// A submission left `pending/` for `waiting/` or `failed/`, or could not.
+    /// A submission left `pending/` for `waiting/` or `failed/`, or could not. There is no id
+    /// where it was a duplicate: the id is another one's.
     Diverted {
         name: OsString,
-        id: String,
+        id: Option<String>,
         outcome: Diverted,
     },
     Launched(Box<Running>),

@@ -68,7 +68,7 @@ pub enum Seen {
     Nothing,
     Folder,
     Changing,
-    Broken(Broken),
+    Broken(Box<Broken>),
     Submission(Box<Submission>),
 }
 
@@ -80,7 +80,7 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
         Name::Bad { id, why } => return look_at_bad_name(world, name, id.as_str(), &why),
     };
     let broken = |identity, message: String, action: &str, writer, may_mend| {
-        Seen::Broken(Broken {
+        Seen::Broken(Box::new(Broken {
             wanted: wanted.to_string(),
             identity,
             told: refusal(
@@ -90,7 +90,7 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
             ),
             writer,
             may_mend,
-        })
+        }))
     };
     let most = world.config().daemon.max_request_size;
     match look(&world.layout.pending().join(name), most) {
@@ -167,7 +167,7 @@ fn look_at_bad_name(world: &World, name: &OsStr, id: &str, why: &str) -> Seen {
     if metadata.is_dir() {
         return Seen::Folder;
     }
-    Seen::Broken(Broken {
+    Seen::Broken(Box::new(Broken {
         wanted: id.to_owned(),
         identity: Identity::of(&metadata),
         told: refusal(
@@ -177,7 +177,7 @@ fn look_at_bad_name(world: &World, name: &OsStr, id: &str, why: &str) -> Seen {
         ),
         writer: Writer::Unknown,
         may_mend: metadata.is_file(),
-    })
+    }))
 }
 
 pub fn hex(bytes: &[u8]) -> String {
@@ -235,7 +235,7 @@ pub fn divert(
     command: Option<Dismissal>,
 ) {
     let name = name.to_owned();
-    let wanted = submission.id.clone();
+    let own_id = (!matches!(destination, Destination::Duplicate)).then(|| submission.id.clone());
     match try_divert(world, &name, submission, destination, command) {
         Ok(()) => {}
         Err(error) => {
@@ -245,7 +245,7 @@ pub fn divert(
             };
             world.tell(Event::Diverted {
                 name,
-                id: wanted,
+                id: own_id,
                 outcome,
             });
         }
@@ -274,6 +274,7 @@ fn try_divert(
         Destination::Duplicate => free_id(&world.layout, &wanted),
         _ => wanted.clone(),
     };
+    let own_id = (id == wanted).then(|| id.clone());
     let mut record = Record::admit(doc, &id, Some(sha256));
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
     let path = world.layout.pending().join(name);
@@ -300,7 +301,7 @@ fn try_divert(
         };
         let _ = events.send(Event::Diverted {
             name,
-            id: wanted,
+            id: own_id,
             outcome,
         });
     });
@@ -434,14 +435,16 @@ pub fn reject(world: &World, name: &OsStr, broken: Broken) {
         .with("message", broken.told.message);
     let events = world.events.clone();
     let name = name.to_owned();
-    world
-        .committer
-        .submit(Change::Reject(rejection), vec![line], move |finished| {
+    world.committer.submit(
+        Change::Reject(Box::new(rejection)),
+        vec![line],
+        move |finished| {
             if finished == Finished::Skipped {
                 tracing::debug!(file = %name.display(), "it changed before it could be set aside");
             }
             let _ = events.send(Event::Rejected { name });
-        });
+        },
+    );
 }
 
 /// What a request with wrong fields is told.

@@ -1,9 +1,10 @@
 //! Lifetimes: from the launch of an attempt to its outcome.
 
-use crate::engine::attempt::{
-    self, End, NotLaunched, Running, SampleRequest, Source, finish, restore_record,
-};
+use crate::engine::attempt::{self, NotLaunched, Running, Source};
 use crate::engine::event::{Concluded, Event, Sampled};
+use crate::engine::launch::launch;
+use crate::engine::outcome::{End, finish};
+use crate::engine::sampling::{SampleRequest, restore_record, sample_all};
 use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS, start};
 use crate::keeper::wire::{Held, Key, Report, State as KeeperState, Why};
 use crate::protocol::agent::AgentName;
@@ -14,20 +15,19 @@ use crate::spool::look::Identity;
 impl Engine {
     /// Has an attempt claimed and started. Its slot is taken already.
     pub(super) fn launch(&mut self, id: &str, agent: AgentName) {
-        let source = match self.pending.remove(id) {
-            Some(ext) => Source::Pending {
+        let source = if let Some(ext) = self.pending.remove(id) {
+            Source::Pending {
                 ext,
                 read: self.kept.remove(id),
-            },
-            None => {
-                self.lot.remove(id);
-                Source::Waiting
             }
+        } else {
+            self.lot.remove(id);
+            Source::Waiting
         };
         let id = id.to_owned();
         self.busy.insert(id.clone(), Busy::Launching);
         self.actors
-            .run(move |world| attempt::launch(world, &id, &agent, source));
+            .run(move |world| launch(world, &id, &agent, source));
     }
 
     pub(super) fn on_launched(&mut self, running: Running) {
@@ -48,15 +48,18 @@ impl Engine {
         self.reread_deferred();
     }
 
-    pub(super) fn on_not_launched(&mut self, id: &str, from: Source, why: NotLaunched) {
+    pub(super) fn on_not_launched(&mut self, id: &str, from: &Source, why: &NotLaunched) {
         self.schedule.release(id);
-        self.busy.remove(id);
+        // A refused one stays busy until its new place is written, which may be told already.
+        if !matches!(why, NotLaunched::Refused) {
+            self.busy.remove(id);
+        }
         match why {
-            NotLaunched::Refused => drop(self.busy.insert(id.to_owned(), Busy::Moving)),
-            NotLaunched::LookAgain => self.look_again(id, &from),
+            NotLaunched::Refused => {}
+            NotLaunched::LookAgain => self.look_again(id, from),
             NotLaunched::Io(error) => {
-                self.pause(&error);
-                self.look_again(id, &from);
+                self.pause(error);
+                self.look_again(id, from);
             }
         }
         self.reread_deferred();
@@ -166,8 +169,11 @@ impl Engine {
         if !list.is_empty() {
             self.actors.run(move |world| {
                 let keeper = world.keeper();
-                stalls.iter().for_each(|key| drop(keeper.usage(key)));
-                attempt::sample_all(world, list);
+                for key in &stalls {
+                    // Without an answer the last known figure stands.
+                    let _ = keeper.usage(key);
+                }
+                sample_all(world, list);
             });
         }
         self.watch_vitals();
@@ -250,7 +256,7 @@ impl Engine {
     }
 
     /// What the new keeper says of our attempts is the truth.
-    pub(super) fn on_keeper_back(&mut self, entries: Vec<Held>) {
+    pub(super) fn on_keeper_back(&mut self, entries: &[Held]) {
         self.problem("keeper", None);
         let ids: Vec<String> = self.running.keys().cloned().collect();
         for id in ids {

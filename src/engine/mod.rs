@@ -10,11 +10,15 @@ pub mod attempt;
 pub mod commands;
 pub mod event;
 pub mod intake;
+pub mod launch;
 pub mod lifetimes;
 pub mod moves;
 pub mod orders;
+pub mod outcome;
 pub mod parked;
+pub mod readmit;
 pub mod recovery;
+pub mod sampling;
 pub mod start;
 pub mod waits;
 pub mod world;
@@ -28,10 +32,11 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::config::{Config, OnStop};
-use crate::engine::attempt::{End, Running};
+use crate::engine::attempt::Running;
 use crate::engine::commands::Dismissal;
 use crate::engine::event::{Event, Folder};
 use crate::engine::intake::Submission;
+use crate::engine::outcome::End;
 use crate::engine::parked::Lot;
 use crate::engine::world::{Workers, World};
 use crate::keeper::wire::Key;
@@ -177,13 +182,13 @@ impl Engine {
             Event::Listed { folder, names } => self.on_listed(folder, names),
             Event::ListingDone { folder } => drop(self.listing.remove(&folder)),
             Event::Seen { name, seen } => self.on_seen(name, *seen),
-            Event::Diverted { name, id, outcome } => self.on_diverted(name, &id, outcome),
+            Event::Diverted { name, id, outcome } => self.on_diverted(name, id, outcome),
             Event::Rejected { name } => self.on_rejected(&name),
             Event::Launched(running) => self.on_launched(*running),
-            Event::NotLaunched { id, from, why } => self.on_not_launched(&id, from, why),
+            Event::NotLaunched { id, from, why } => self.on_not_launched(&id, &from, &why),
             Event::Keeper(report) => self.on_report(report),
             Event::KeeperLost => self.on_keeper_lost(),
-            Event::KeeperBack { entries } => self.on_keeper_back(entries),
+            Event::KeeperBack { entries } => self.on_keeper_back(&entries),
             Event::Sampled(samples) => self.on_sampled(samples),
             Event::RecordRestored { id, identity } => self.on_restored(&id, identity),
             Event::Concluded(concluded) => self.on_concluded(concluded),
@@ -192,7 +197,7 @@ impl Engine {
             Event::Moved { id, to, parked } => self.on_moved(&id, to, parked),
             Event::Unmoved { id } => self.on_unmoved(id),
             Event::DependencyStates { id, states } => self.on_dependency_states(&id, &states),
-            Event::StrayDone { id, found } => self.on_stray(&id, found),
+            Event::StrayDone { id, found } => self.on_stray(&id, *found),
             Event::Reloaded(config) => self.on_reloaded(config),
             Event::Trouble(trouble) => self.on_trouble(trouble),
         }

@@ -113,7 +113,13 @@ impl Engine {
             self.deferred_commands.insert(name);
             return;
         }
-        self.lot.remove(&id);
+        let parked = self.lot.remove(&id);
+        if let (Some(parked), Action::Retry) = (&parked, whole.command.action)
+            && parked.holds_agent
+        {
+            // A person knows better than the specialist when it may go on.
+            self.schedule.lift_hold(&parked.agent);
+        }
         self.pending.remove(id.as_str());
         self.kept.remove(&id);
         self.busy.insert(id, Busy::Moving);

@@ -4,28 +4,25 @@
 //! and carries the table out, with the same jobs that run at any other time. A file that turns
 //! up in `in-progress/` or `waiting/` later goes the same way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use serde_json::{Map, Value};
-
 use crate::durable;
-use crate::engine::attempt::{End, Running, finish};
+use crate::engine::attempt::Running;
 use crate::engine::event::Event;
-use crate::engine::intake::{
-    Destination, apply, dependency_states, destination, refused, transition,
-};
+use crate::engine::intake::transition;
 use crate::engine::moves::write;
+use crate::engine::outcome::{End, finish};
 use crate::engine::parked::Parked;
+use crate::engine::readmit::{readmit, reject};
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Held, Key};
-use crate::policy::intake::{Terms, plan};
-use crate::policy::next::{fail, refusal, wait};
+use crate::policy::intake::Terms;
+use crate::policy::next::wait;
 use crate::protocol::document;
-use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
@@ -36,7 +33,6 @@ use crate::spool::claim::{Origin, parse_claim_name};
 use crate::spool::commit::Change;
 use crate::spool::look::{Identity, Looked, look};
 use crate::spool::recover::{Action, Attempt, Stands, decide};
-use crate::spool::reject::Rejection;
 use crate::store::audit::Line;
 
 /// A claim that was under way.
@@ -54,8 +50,10 @@ pub enum Found {
     Parked(Parked),
     /// Being judged, moved on or written anew: an event follows.
     UnderWay,
-    /// Nothing there, or left alone.
+    /// Nothing there any more.
     Nothing,
+    /// It can't be dealt with now; it stays where it is.
+    Left(String),
 }
 
 /// What is known from before: the keeper's attempts, claims under way, audit lines.
@@ -63,7 +61,7 @@ pub enum Found {
 pub struct Past {
     attempts: HashMap<Key, Held>,
     claims: HashMap<String, Claim>,
-    told: HashMap<(String, u64), ()>,
+    told: HashSet<(String, u64)>,
 }
 
 impl Past {
@@ -94,7 +92,7 @@ impl Past {
             .iter()
             .filter_map(|line| {
                 let revision = line.detail.get("revision")?.as_u64()?;
-                Some(((line.handoff_id.clone()?, revision), ()))
+                Some((line.handoff_id.clone()?, revision))
             })
             .collect();
         let attempts = held
@@ -129,10 +127,10 @@ impl Past {
 pub fn recover_one(world: &World, folder: State, id: &str, past: &mut Past) -> Found {
     match try_recover(world, folder, id, past) {
         Ok(found) => found,
-        Err(error) => {
-            tracing::error!(handoff_id = id, "could not be recovered: {error}");
-            Found::Nothing
-        }
+        Err(error) => Found::Left(format!(
+            "{}/{id}.json can't be dealt with: {error}",
+            folder.folder()
+        )),
     }
 }
 
@@ -193,11 +191,10 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
             return Ok(Found::UnderWay);
         }
         Action::LeaveAlone(format) => {
-            tracing::error!(
-                handoff_id = id,
-                "the record is of format {format}, which a newer version wrote; it is left alone"
-            );
-            return Ok(Found::Nothing);
+            return Ok(Found::Left(format!(
+                "{}/{id}.json is of format {format}, which a newer version wrote; it is left alone",
+                folder.folder()
+            )));
         }
         action => {
             if let Some(claim) = &claim {
@@ -209,7 +206,7 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
                     folder,
                     id,
                     *record,
-                    action,
+                    &action,
                     held,
                     past,
                     Some(identity),
@@ -292,19 +289,20 @@ fn carry_on(
     folder: State,
     id: &str,
     mut record: Record,
-    action: Action,
+    action: &Action,
     held: Option<Held>,
     past: &Past,
     identity: Option<Identity>,
 ) -> Found {
     match action {
         Action::MoveOn(to) => {
-            move_on(world, folder, id, &record, to, past);
+            move_on(world, folder, id, &record, *to, past);
             Found::UnderWay
         }
-        Action::Park => match Parked::of(&record, world.now(), world.boot) {
-            Some(parked) => Found::Parked(parked),
-            None => {
+        Action::Park => {
+            if let Some(parked) = Parked::of(&record, world.now(), world.boot) {
+                Found::Parked(parked)
+            } else {
                 wait(
                     &mut record,
                     "retry",
@@ -316,7 +314,7 @@ fn carry_on(
                 write(world, id, &record, folder, "recovered", || {});
                 Found::UnderWay
             }
-        },
+        }
         Action::NotBegun if folder == State::Waiting => {
             close_unbegun(&mut record, world);
             let reason = "the daemon ended before the attempt began; it runs when a place is free";
@@ -335,7 +333,7 @@ fn carry_on(
             let Some(running) = running(world, id, record, held.as_ref(), identity) else {
                 return Found::Nothing;
             };
-            let end = match (&action, held.map(|held| (held.state, held.why))) {
+            let end = match (action, held.map(|held| (held.state, held.why))) {
                 (Action::Adopt, _) => return Found::Running(Box::new(running)),
                 (_, Some((wire::State::Ended(exit), why))) => End::of(exit, why),
                 (_, Some((wire::State::Failed(failure), _))) => End::NotStarted {
@@ -365,9 +363,7 @@ fn close_unbegun(record: &mut Record, world: &World) {
 /// Makes the move that the record says, and the audit line if it is missing.
 fn move_on(world: &World, from: State, id: &str, record: &Record, to: State, past: &Past) {
     let now = world.now();
-    let known = past
-        .told
-        .contains_key(&(id.to_owned(), record.meta.revision));
+    let known = past.told.contains(&(id.to_owned(), record.meta.revision));
     let lines = if known {
         Vec::new()
     } else {
@@ -428,90 +424,6 @@ fn running(
         cancelled: None,
         record,
     })
-}
-
-/// Makes a record of a file that is none of ours, and lets it run.
-fn readmit(
-    world: &World,
-    folder: State,
-    id: &str,
-    path: PathBuf,
-    identity: Identity,
-    bytes: &[u8],
-    stands: &Stands,
-) -> Found {
-    let now = world.now();
-    let doc = match stands {
-        Stands::Ours(record) => Record::document(&record.to_bytes()),
-        _ => document::parse(bytes, Ext::Yaml)
-            .or_else(|_| document::parse(bytes, Ext::Markdown))
-            .ok()
-            .map(|document| document.map),
-    };
-    let Some(doc) = doc else {
-        reject(world, path, identity, id, "not a request");
-        return Found::UnderWay;
-    };
-    let Ok(stem) = HandoffId::parse_made(id) else {
-        reject(world, path, identity, id, "its name can't be an id");
-        return Found::UnderWay;
-    };
-    let mut record = Record::admit(doc, id, None);
-    let request = Request::from_document(&record.doc, &stem);
-    let destination = match &request {
-        // Only a duplicate is taken out of pending/ under a numbered id.
-        _ if *stands == Stands::Raw && id.contains('~') => Some(Destination::Duplicate),
-        Err(errors) => Some(refused(errors)),
-        Ok(request) => {
-            let config = world.config();
-            let dependencies = dependency_states(&world.layout, request);
-            destination(plan(request, &config, &dependencies, now), request, &config)
-        }
-    };
-    let destination = destination.unwrap_or_else(|| Destination::Wait {
-        on: "retry",
-        length_ms: Some(0),
-        ids: Vec::new(),
-        reason: format!("found in {} without an attempt", folder.folder()),
-    });
-    apply(world, &mut record, id, &request, destination);
-    write(world, id, &record, folder, "recovered", || {});
-    Found::UnderWay
-}
-
-fn reject(world: &World, source: PathBuf, identity: Identity, id: &str, why: &str) {
-    let now = world.now();
-    let told = refusal(
-        ErrorCode::SchemaValidationFailed,
-        format!("found in {}: {why}", world.layout.relative(&source)),
-        vec![format!(
-            "The bytes are kept in failed/{id}.rejected; drop the request again"
-        )],
-    );
-    let mut notice = Record::admit(Map::<String, Value>::new(), id, None);
-    fail(&mut notice, &told, 0, now.wall);
-    let line = transition(
-        &notice,
-        id,
-        "refused",
-        State::Waiting,
-        State::Failed,
-        now.wall,
-    );
-    let wanted = id.to_owned();
-    let rejection = Rejection {
-        source,
-        identity,
-        wanted,
-        notice,
-        id: String::new(),
-    };
-    let (events, id) = (world.events.clone(), id.to_owned());
-    world
-        .committer
-        .submit(Change::Reject(rejection), vec![line], move |_| {
-            let _ = events.send(Event::Unmoved { id });
-        });
 }
 
 /// Goes on with files that were being rejected.

@@ -323,6 +323,7 @@ impl Engine {
                     }
                     Found::Parked(parked) => self.park(&id, parked),
                     Found::UnderWay => drop(self.busy.insert(id, Busy::Moving)),
+                    Found::Left(why) => self.leave(&id, why),
                     Found::Nothing => {}
                 }
             }

@@ -94,7 +94,7 @@ impl Engine {
                 .not_before
                 .is_some_and(|at| at > self.world.now().wall);
             if later {
-                self.begin_move(id, |world, id| moves::wait_for_time(world, id));
+                self.begin_move(id, moves::wait_for_time);
             } else {
                 self.make_ready(id);
             }
@@ -189,10 +189,31 @@ impl Engine {
         });
     }
 
-    pub(super) fn on_stray(&mut self, id: &str, found: Box<Found>) {
+    /// A file that nothing can be done with is reported, and looked at again with every rescan.
+    pub(super) fn leave(&mut self, id: &str, why: String) {
+        let mut scanner = self
+            .scanner
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for state in [State::InProgress, State::Waiting] {
+            scanner.forget(&self.world.layout.state(state));
+        }
+        drop(scanner);
+        self.problem(&left_key(id), Some(why));
+    }
+
+    pub(super) fn on_stray(&mut self, id: &str, found: Found) {
         self.busy.remove(id);
-        if let Found::Parked(parked) = *found {
-            self.park(id, parked);
+        match found {
+            Found::Parked(parked) => self.park(id, parked),
+            Found::Left(why) => self.leave(id, why),
+            Found::Running(_) | Found::UnderWay | Found::Nothing => {
+                self.problem(&left_key(id), None);
+            }
         }
     }
+}
+
+fn left_key(id: &str) -> String {
+    format!("left {id}")
 }

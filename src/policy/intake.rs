@@ -25,7 +25,7 @@ impl Terms {
     pub fn of(request: &Request, specialist: Option<&Specialist>, config: &Config) -> Self {
         let defaults = &config.defaults;
         let own = specialist
-            .map(|specialist| specialist.retry.clone())
+            .map(|specialist| specialist.retry)
             .unwrap_or_default();
         let asked = &request.retry;
         Self {

@@ -2,7 +2,7 @@
 //! it left behind, to what that means.
 //!
 //! The order of the rules is the contract: why it was ended comes first, then what a result
-//! asks for at any exit code (`retry_after_seconds`, blocked, needs_review, failed), then the
+//! asks for at any exit code (`retry_after_seconds`, blocked, `needs_review`, failed), then the
 //! exit code, then the claim of success.
 
 use serde_json::{Map, Value};
@@ -87,7 +87,7 @@ pub enum Verdict {
 /// The longest hold that a result can ask for.
 const MAX_HOLD_SECONDS: f64 = 7.0 * 24.0 * 3600.0;
 
-pub fn judge(ended: Ended) -> Verdict {
+pub fn judge(ended: &Ended) -> Verdict {
     match ended.why {
         Some(EndedFor::Cancel) => return Verdict::Cancelled,
         Some(EndedFor::Stop) => {
@@ -96,15 +96,15 @@ pub fn judge(ended: Ended) -> Verdict {
                 reason: "the daemon was stopped while it ran".to_owned(),
             };
         }
-        Some(EndedFor::Timeout) => return Verdict::Failed(timed_out(&ended)),
-        Some(EndedFor::Stall) => return Verdict::Failed(stalled(&ended)),
-        Some(EndedFor::Flood) => return Verdict::Failed(flooded(&ended)),
+        Some(EndedFor::Timeout) => return Verdict::Failed(timed_out(ended)),
+        Some(EndedFor::Stall) => return Verdict::Failed(stalled(ended)),
+        Some(EndedFor::Flood) => return Verdict::Failed(flooded(ended)),
         Some(EndedFor::Linger) | None => {}
     }
     let mut warnings = Vec::new();
-    let (result, text) = match choose(&ended, &mut warnings) {
+    let (result, text) = match choose(ended, &mut warnings) {
         Ok(chosen) => chosen,
-        Err(broken) => return Verdict::Failed(broken),
+        Err(broken) => return Verdict::Failed(*broken),
     };
     let exit = if ended.why == Some(EndedFor::Linger) {
         Exit::Code(0)
@@ -136,7 +136,7 @@ pub fn judge(ended: Ended) -> Verdict {
         }
         (claimed, result) => match exit {
             Exit::Code(0) | Exit::Unknown => succeeded(claimed, result, text, warnings),
-            _ => Verdict::Failed(bad_exit(exit, result, &ended)),
+            _ => Verdict::Failed(bad_exit(exit, result, ended)),
         },
     }
 }
@@ -145,19 +145,19 @@ type Chosen = (Option<Map<String, Value>>, Option<String>);
 
 /// The result file wins over stdout. A broken result file is a failure; odd text on stdout is
 /// only text, but one that looks like a broken result is worth a warning.
-fn choose(ended: &Ended, warnings: &mut Vec<String>) -> Result<Chosen, Failure> {
+fn choose(ended: &Ended, warnings: &mut Vec<String>) -> Result<Chosen, Box<Failure>> {
     match &ended.result_file {
         Output::Result { result, text } => return Ok((Some(result.clone()), text.clone())),
         Output::Text(text) => return Ok((None, Some(text.clone()))),
         Output::Broken { why, .. } if matches!(ended.exit, Exit::Code(0)) => {
-            return Err(failure(
+            return Err(Box::new(failure(
                 ErrorCode::ValidationFailed,
                 format!("the result at HANDOFF_RESULT is not a JSON object: {why}"),
                 vec![
                     "Write the result to a temporary file beside HANDOFF_RESULT and rename it"
                         .to_owned(),
                 ],
-            ));
+            )));
         }
         Output::Broken { .. } | Output::Nothing => {}
     }
@@ -394,7 +394,7 @@ fn heed_error(told: &mut Failure, result: &Map<String, Value>) {
         return;
     };
     if let Some(message) = error.as_str().or_else(|| error.get("message")?.as_str()) {
-        told.message = message.to_owned();
+        message.clone_into(&mut told.message);
     }
     if let Some(code) = error.get("code").and_then(Value::as_str) {
         match ErrorCode::parse(code) {

@@ -117,7 +117,7 @@ fn exit_codes_and_results() {
     ];
     for (exit, stdout, expected) in cases {
         assert_eq!(
-            word(&judge(ended(*exit, stdout))),
+            word(&judge(&ended(*exit, stdout))),
             *expected,
             "{exit:?} {stdout}"
         );
@@ -139,7 +139,7 @@ fn why_it_was_ended_comes_first() {
             why: Some(why),
             ..ended(Exit::Signal(15), whole)
         };
-        assert_eq!(word(&judge(ended)), expected, "{why:?}");
+        assert_eq!(word(&judge(&ended)), expected, "{why:?}");
     }
 }
 
@@ -147,7 +147,7 @@ fn why_it_was_ended_comes_first() {
 fn the_result_file_wins_over_stdout() {
     let mut told = ended(Exit::Code(0), r#"{"status":"failed"}"#);
     told.result_file = Output::read(br#"{"status":"complete","summary":"file"}"#);
-    let Verdict::Completed { result, .. } = judge(told) else {
+    let Verdict::Completed { result, .. } = judge(&told) else {
         panic!()
     };
     assert_eq!(result.unwrap()["summary"], "file");
@@ -157,14 +157,14 @@ fn the_result_file_wins_over_stdout() {
 fn a_result_file_that_was_cut_short_is_not_a_success() {
     let mut told = ended(Exit::Code(0), "");
     told.result_file = Output::read(br#"{"status":"comp"#);
-    assert_eq!(word(&judge(told)), "VALIDATION_FAILED+");
+    assert_eq!(word(&judge(&told)), "VALIDATION_FAILED+");
 }
 
 #[test]
 fn the_failure_says_what_the_specialist_said_last() {
     let mut told = ended(Exit::Code(2), "");
     told.stderr_tail = "no such table: users".to_owned();
-    let Verdict::Failed(told) = judge(told) else {
+    let Verdict::Failed(told) = judge(&told) else {
         panic!()
     };
     assert_eq!(
@@ -179,7 +179,7 @@ fn a_foreign_code_is_kept_beside_ours() {
         Exit::Code(1),
         r#"{"error":{"code":"E_QUOTA","message":"no credit"}}"#,
     );
-    let Verdict::Failed(told) = judge(told) else {
+    let Verdict::Failed(told) = judge(&told) else {
         panic!()
     };
     assert_eq!(told.detail_code.as_deref(), Some("E_QUOTA"));

@@ -61,7 +61,7 @@ fn end(record: &mut Record, exit: Exit, stdout: &str) -> Decision {
         stderr_tail: String::new(),
         limits: Limits::default(),
     };
-    conclude(record, judge(ended), &facts(exit))
+    conclude(record, judge(&ended), &facts(exit))
 }
 
 #[test]

@@ -56,8 +56,8 @@ mod tests {
 
     #[test]
     fn the_defaults_wait_30_60_120_seconds() {
-        let waits: Vec<u64> = (1..=3)
-            .map(|n| defaults().wait(n, 0.7).as_millis() as u64)
+        let waits: Vec<u128> = (1..=3)
+            .map(|n| defaults().wait(n, 0.7).as_millis())
             .collect();
         assert_eq!(waits, [30_000, 60_000, 120_000]);
     }

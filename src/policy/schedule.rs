@@ -156,6 +156,12 @@ impl Schedule {
         lane.held_until_ms = lane.held_until_ms.max(until_boot_ms);
     }
 
+    pub fn lift_hold(&mut self, agent: &AgentName) {
+        if let Some(lane) = self.lanes.get_mut(agent) {
+            lane.held_until_ms = 0;
+        }
+    }
+
     /// Takes the next entry that may start, if there is one. `still_wanted` tells entries that
     /// were cancelled or vanished from those that are still waiting; the former are dropped.
     pub fn pick(&mut self, now_ms: u64, mut still_wanted: impl FnMut(&str) -> bool) -> Pick {

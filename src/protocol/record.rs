@@ -143,10 +143,10 @@ pub enum RecordError {
     Newer(u64),
 }
 
-fn take<T: DeserializeOwned>(map: &mut Map<String, Value>, key: &str) -> Result<T, RecordError>
-where
-    T: Default,
-{
+fn take<T: DeserializeOwned + Default>(
+    map: &mut Map<String, Value>,
+    key: &str,
+) -> Result<T, RecordError> {
     match map.shift_remove(key) {
         None | Some(Value::Null) => Ok(T::default()),
         Some(value) => serde_json::from_value(value)

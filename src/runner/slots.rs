@@ -56,7 +56,9 @@ impl Slots {
         loop {
             number = {
                 let mut used = self.lock();
-                let free = (number..).find(|n| !used.contains(n)).unwrap_or(u32::MAX);
+                let free = (number..u32::MAX)
+                    .find(|n| !used.contains(n))
+                    .unwrap_or(u32::MAX);
                 used.insert(free);
                 free
             };

@@ -51,7 +51,7 @@ pub enum Change {
         keep: Option<PathBuf>,
     },
     /// Moves bytes that are no request to `failed/`, with a notice beside them.
-    Reject(reject::Rejection),
+    Reject(Box<reject::Rejection>),
     /// Only the audit lines.
     Note,
 }
@@ -208,8 +208,8 @@ impl Worker {
             .map(|(job, file)| file.is_some() || is_bare(job))
             .collect();
         if let Err(error) = self.write_audit(jobs, &ready) {
-            note(error);
-            ready.iter_mut().for_each(|ready| *ready = false);
+            note(self.mend_folders(error));
+            ready.fill(false);
         }
         for (file, ready) in files.iter().zip(&mut ready) {
             if let (Some(file), true) = (file, *ready)

@@ -88,7 +88,7 @@ fn what_cannot_be_written_is_kept_and_written_when_it_can() {
     fs::write(layout.tmp(), "in the way").unwrap();
     let (tell, told) = mpsc::channel();
     committer.submit(advance(State::Completed), Vec::new(), move |done| {
-        tell.send(done).unwrap()
+        tell.send(done).unwrap();
     });
     assert!(
         trouble
@@ -143,7 +143,7 @@ fn rejected_bytes_are_moved_untouched_with_a_notice() {
             id: String::new(),
         };
         assert_eq!(
-            finish(&committer, Change::Reject(rejection)),
+            finish(&committer, Change::Reject(Box::new(rejection))),
             Finished::Done
         );
         let kept = layout
@@ -171,7 +171,7 @@ fn bytes_that_changed_since_they_were_judged_are_not_rejected() {
         id: String::new(),
     };
     assert_eq!(
-        finish(&committer, Change::Reject(rejection)),
+        finish(&committer, Change::Reject(Box::new(rejection))),
         Finished::Skipped
     );
     assert_eq!(fs::read(&source).unwrap(), b"{\"whole\":1}");

@@ -78,10 +78,7 @@ impl Rejection {
         if free(&self.wanted) {
             return self.wanted.clone();
         }
-        (2u64..)
-            .map(|n| numbered(&self.wanted, n))
-            .find(|id| free(id))
-            .unwrap_or_else(|| self.wanted.clone())
+        first_free(&self.wanted, free)
     }
 
     fn is_ours(&self, layout: &Layout, id: &str) -> bool {
@@ -126,10 +123,43 @@ pub fn numbered(id: &str, n: u64) -> String {
     }
 }
 
-/// The first numbered form of a taken id that is free.
+/// The next numbered form of a taken id that is free.
 pub fn free_id(layout: &Layout, id: &str) -> String {
-    (2u64..)
-        .map(|n| numbered(id, n))
-        .find(|candidate| !layout.is_taken(candidate))
-        .unwrap_or_else(|| id.to_owned())
+    first_free(id, |candidate| !layout.is_taken(candidate))
+}
+
+/// Numbers are given out in order, so the border between taken and free is found by halving:
+/// the ten-thousandth duplicate must not cost ten thousand looks.
+fn first_free(id: &str, free: impl Fn(&str) -> bool) -> String {
+    let mut taken = 1;
+    let mut open = 2;
+    while !free(&numbered(id, open)) && open < u64::MAX / 2 {
+        taken = open;
+        open *= 2;
+    }
+    while open - taken > 1 {
+        let middle = taken.midpoint(open);
+        if free(&numbered(id, middle)) {
+            open = middle;
+        } else {
+            taken = middle;
+        }
+    }
+    numbered(id, open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_free_number_follows_the_last_taken_one() {
+        for taken in [1u64, 2, 3, 7, 8, 9, 1000] {
+            let is_free = |id: &str| {
+                let n: u64 = id.strip_prefix("x~").unwrap().parse().unwrap();
+                n > taken
+            };
+            assert_eq!(first_free("x", is_free), format!("x~{}", taken + 1));
+        }
+    }
 }

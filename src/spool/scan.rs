@@ -27,6 +27,11 @@ struct Stamp {
     fresh: bool,
 }
 
+/// File systems that only know whole seconds give themselves away.
+fn grain_ms(nanoseconds: i64) -> i64 {
+    if nanoseconds == 0 { 2000 } else { GRAIN_MS }
+}
+
 impl Scanner {
     /// Whether the folder may hold something that the last listing did not show. Remembers
     /// this moment as listed.
@@ -38,7 +43,7 @@ impl Scanner {
             inode: metadata.ino(),
             modified_ns: i128::from(metadata.mtime()) * 1_000_000_000
                 + i128::from(metadata.mtime_nsec()),
-            fresh: (now_ms - modified_ms).abs() <= GRAIN_MS,
+            fresh: (now_ms - modified_ms).abs() <= grain_ms(metadata.mtime_nsec()),
         };
         let known = self.listed.insert(folder.to_owned(), stamp);
         Ok(known.is_none_or(|known| {

@@ -1,0 +1,268 @@
+//! Launching: the job that claims a record and gives its next attempt to the keeper.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::PathBuf;
+
+use crate::clock::Now;
+use crate::config::Specialist;
+use crate::engine::attempt::{NotLaunched, Running, Source, ms};
+use crate::engine::event::Event;
+use crate::engine::intake::{Seen, Submission, look_at, original, transition};
+use crate::engine::moves::fail_parked;
+use crate::engine::world::World;
+use crate::keeper::Launch;
+use crate::keeper::wire::{self, Key};
+use crate::policy::intake::{Plan, Terms, plan, refused_fields};
+use crate::policy::next::last_error_digest;
+use crate::protocol::agent::AgentName;
+use crate::protocol::id::HandoffId;
+use crate::protocol::lifecycle::State;
+use crate::protocol::name::Ext;
+use crate::protocol::record::{Attempt, Record};
+use crate::protocol::request::Request;
+use crate::runner::collect;
+use crate::runner::launch::{Briefing, argv, environment, working_dir};
+use crate::runner::slots::Slot;
+use crate::runner::vitals::Vitals;
+use crate::spool::claim::{self, TakeError, Taken};
+use crate::spool::commit::Change;
+use crate::spool::look::{Identity, Looked, look, open_quietly};
+
+/// Claims the next attempt of `id` and starts it.
+pub fn launch(world: &World, id: &str, agent: &AgentName, source: Source) {
+    let launched = match source {
+        Source::Pending { ext, read } => from_pending(world, id, agent, ext, read),
+        Source::Waiting => from_waiting(world, id),
+    };
+    match launched {
+        Ok(running) => world.tell(Event::Launched(Box::new(running))),
+        Err((from, why)) => world.tell(Event::NotLaunched {
+            id: id.to_owned(),
+            from,
+            why,
+        }),
+    }
+}
+
+type Launched = Result<Running, (Source, NotLaunched)>;
+
+fn from_pending(
+    world: &World,
+    id: &str,
+    agent: &AgentName,
+    ext: Ext,
+    read: Option<Box<Submission>>,
+) -> Launched {
+    let again = |why| (Source::Pending { ext, read: None }, why);
+    let name = format!("{id}.{ext}");
+    let submission = match read {
+        Some(read) => read,
+        None => match look_at(world, OsStr::new(&name)) {
+            Seen::Submission(submission) => submission,
+            _ => return Err(again(NotLaunched::LookAgain)),
+        },
+    };
+    let config = world.config();
+    let request = match &submission.request {
+        // Anything but what was planned goes back to intake, which knows what to do with it.
+        Ok(request)
+            if request.agent == *agent
+                && !submission.taken
+                && plan(request, &config, &submission.dependencies, world.now()) == Plan::Run =>
+        {
+            request.clone()
+        }
+        _ => return Err(again(NotLaunched::LookAgain)),
+    };
+    let Submission {
+        identity,
+        doc,
+        sha256,
+        syntax,
+        ..
+    } = *submission;
+    let record = Record::admit(doc, id, Some(sha256));
+    let path = world.layout.pending().join(&name);
+    let keep = original(world, id, ext, syntax);
+    begin(world, record, &request, State::Pending, keep, |bytes| {
+        claim::from_pending(&world.layout, &path, identity, id, State::InProgress, bytes)
+    })
+    .map_err(again)
+}
+
+fn from_waiting(world: &World, id: &str) -> Launched {
+    let again = |why| (Source::Waiting, why);
+    let path = world.layout.record(State::Waiting, id);
+    let (bytes, identity) = match look(&path, u64::MAX - 1) {
+        Looked::Bytes {
+            bytes, identity, ..
+        } => (bytes, identity),
+        Looked::Unreadable { error, .. } => {
+            return Err(again(NotLaunched::Io(format!(
+                "{}: {error}",
+                path.display()
+            ))));
+        }
+        _ => return Err(again(NotLaunched::LookAgain)),
+    };
+    let Ok(record) = Record::read(&bytes) else {
+        return Err(again(NotLaunched::LookAgain));
+    };
+    let stem = HandoffId::parse_made(id).map_err(|_| again(NotLaunched::LookAgain))?;
+    let told = match Request::from_document(&record.doc, &stem) {
+        Err(errors) => refused_fields(&errors),
+        Ok(request) => match plan(&request, &world.config(), &[], world.now()) {
+            Plan::Refuse(told) => told,
+            _ => {
+                return begin(world, record, &request, State::Waiting, None, |bytes| {
+                    claim::from_waiting(&world.layout, identity, id, bytes)
+                })
+                .map_err(again);
+            }
+        },
+    };
+    fail_parked(world, id, record, &told, || {});
+    Err(again(NotLaunched::Refused))
+}
+
+/// Claims the record, then hands over to the keeper. Nothing waits for the disk here: the claim
+/// is made durable with the next batch.
+fn begin(
+    world: &World,
+    mut record: Record,
+    request: &Request,
+    from: State,
+    keep: Option<PathBuf>,
+    take: impl FnOnce(&[u8]) -> Result<Taken, TakeError>,
+) -> Result<Running, NotLaunched> {
+    let config = world.config();
+    let id = request.id.as_str();
+    let Some(specialist) = config.specialist(&request.agent) else {
+        return Err(NotLaunched::LookAgain);
+    };
+    let now = world.now();
+    let last_error = last_error_digest(&record);
+    let number = open_attempt(&mut record, now, world.boot);
+    let slot = world
+        .slots
+        .acquire()
+        .map_err(|error| NotLaunched::Io(error.to_string()))?;
+    collect::clean(&world.paths(id, number));
+    let taken = take(&record.to_bytes()).map_err(|error| {
+        world.slots.release(slot.number);
+        match error {
+            TakeError::Io(error) => NotLaunched::Io(error.to_string()),
+            TakeError::Gone | TakeError::Changed | TakeError::Taken => NotLaunched::LookAgain,
+        }
+    })?;
+    let line = transition(&record, id, "started", from, State::InProgress, now.wall);
+    let running = Running {
+        key: Key::new(id, number),
+        record,
+        identity: Identity::at(&world.layout.record(State::InProgress, id)).ok(),
+        agent: request.agent.clone(),
+        terms: Terms::of(request, Some(specialist), &config),
+        slot: slot.number,
+        started_boot_ms: now.boot_ms,
+        vitals: Vitals::new(now.boot_ms),
+        cpu_ms: None,
+        ending: false,
+        cancelled: None,
+    };
+    hand_over(world, &running, request, specialist, slot, last_error, now);
+    let change = Change::Settle {
+        id: id.to_owned(),
+        at: State::InProgress,
+        to: State::InProgress,
+        leftover: taken.leftover,
+        keep,
+    };
+    world.committer.submit(change, vec![line], |_| {});
+    Ok(running)
+}
+
+/// Decides the record for its next attempt, and lists that attempt.
+fn open_attempt(record: &mut Record, now: Now, boot: &str) -> u32 {
+    let number = record.meta.next_attempt();
+    record.decide(State::InProgress);
+    record.set("started_at", now.wall.to_string());
+    record.meta.boot = Some(boot.to_owned());
+    record.meta.attempts.push(Attempt {
+        number,
+        started_at: now.wall,
+        ended_at: None,
+        outcome: None,
+        exit_code: None,
+        signal: None,
+        error: None,
+        log: None,
+        milliseconds: None,
+    });
+    number
+}
+
+/// Gives the attempt to the keeper. A keeper that is gone is noticed by its reader, which finds
+/// that this attempt never began.
+fn hand_over(
+    world: &World,
+    running: &Running,
+    request: &Request,
+    specialist: &Specialist,
+    slot: Slot,
+    last_error: Option<String>,
+    now: Now,
+) {
+    let Key { id, attempt } = &running.key;
+    let root = world.layout.root();
+    let path = world.layout.record(State::InProgress, id);
+    let paths = world.paths(id, *attempt);
+    let timeout_ms = ms(running.terms.timeout);
+    let state_of = |task: &String| {
+        world
+            .layout
+            .context()
+            .join("state")
+            .join(format!("{task}.json"))
+    };
+    let briefing = Briefing {
+        id,
+        attempt: *attempt,
+        max_attempts: running.terms.retry.max_retries.saturating_add(1),
+        deadline: now
+            .wall
+            .plus_ms(i64::try_from(timeout_ms).unwrap_or(i64::MAX))
+            .to_string(),
+        record: path.clone(),
+        root,
+        context: world.layout.context(),
+        state_file: request.task_id.as_ref().map(state_of),
+        last_error,
+        paths: &paths,
+    };
+    let sent = open_quietly(&path).and_then(|stdin| {
+        world.keeper().start(Launch {
+            key: running.key.clone(),
+            argv: argv(specialist, root),
+            env: environment(&briefing, specialist, |name| std::env::var_os(name)),
+            cwd: working_dir(specialist, root),
+            deadline_boot_ms: now.boot_ms.saturating_add(timeout_ms),
+            grace_ms: ms(running.terms.kill_grace),
+            note: running.note(),
+            stdio: [stdin.into(), slot.stdout.into(), slot.stderr.into()],
+        })
+    });
+    if let Err(error) = sent {
+        tracing::warn!(
+            handoff_id = id,
+            "the keeper did not take the attempt: {error}"
+        );
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            world.tell(Event::Keeper(wire::Report::StartFailed {
+                key: running.key.clone(),
+                errno: error.raw_os_error().unwrap_or(0),
+                what: error.to_string(),
+            }));
+        }
+    }
+}

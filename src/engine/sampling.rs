@@ -1,0 +1,61 @@
+//! Sampling: the job that looks at running attempts, and the one that puts a touched record
+//! back.
+
+use crate::engine::event::{Event, Sampled};
+use crate::engine::intake::transition;
+use crate::engine::world::World;
+use crate::keeper::wire::Key;
+use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
+use crate::runner::collect;
+use crate::spool::commit::Change;
+use crate::spool::look::Identity;
+
+/// Looks at every running attempt; one job for all of them.
+pub fn sample_all(world: &World, list: Vec<SampleRequest>) {
+    let config = world.config();
+    let max_output = config.daemon.max_output_size;
+    let sampled = list
+        .into_iter()
+        .map(|request| {
+            let paths = world.paths(&request.key.id, request.key.attempt);
+            collect::cap_log(&world.slots.stderr_path(request.slot), max_output);
+            let record = world.layout.record(State::InProgress, &request.key.id);
+            Sampled {
+                sample: collect::sample(&world.slots, request.slot, &paths, request.cpu_ms),
+                whole_result: request.check_result && collect::has_whole_result(&paths, max_output),
+                record_touched: request.identity.is_some()
+                    && Identity::at(&record).ok() != request.identity,
+                attempt: request.key.attempt,
+                id: request.key.id,
+            }
+        })
+        .collect();
+    world.tell(Event::Sampled(sampled));
+}
+
+#[derive(Debug)]
+pub struct SampleRequest {
+    pub key: Key,
+    pub slot: u32,
+    pub cpu_ms: Option<u64>,
+    pub identity: Option<Identity>,
+    pub check_result: bool,
+}
+
+/// Puts a running attempt's record back where somebody edited or moved it.
+pub fn restore_record(world: &World, id: String, record: &Record) {
+    let at = State::InProgress;
+    let line = transition(record, &id, "record_restored", at, at, world.now().wall);
+    let change = Change::Advance {
+        id: id.clone(),
+        from: at,
+        to: at,
+        bytes: record.to_bytes(),
+    };
+    let (events, path) = (world.events.clone(), world.layout.record(at, &id));
+    world.committer.submit(change, vec![line], move |_| {
+        let identity = Identity::at(&path).ok();
+        let _ = events.send(Event::RecordRestored { id, identity });
+    });
+}
