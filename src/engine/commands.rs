@@ -10,12 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::durable;
 use crate::engine::event::Event;
-use crate::engine::intake::{Destination, Seen, divert, hex, look_at};
+use crate::engine::intake::{Destination, Seen, divert, look_at};
 use crate::engine::moves::{fail_parked, load, remember, write};
 use crate::engine::world::World;
 use crate::policy::next;
@@ -123,11 +122,16 @@ pub fn read(world: &World, name: &OsStr) -> CommandFile {
                     )
                 }
                 Ok(command) => {
-                    let digest = hex(&Sha256::digest(&bytes)[..8]);
                     CommandFile::Whole(WholeCommand {
                         identity,
                         command,
-                        key: format!("{}:{digest}", name.to_string_lossy()),
+                        // The same words dropped again are another command.
+                        key: format!(
+                            "{}:{}:{}",
+                            name.to_string_lossy(),
+                            identity.inode,
+                            identity.modified_ns
+                        ),
                         syntax: document.syntax,
                         writer,
                     })

@@ -86,7 +86,7 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
             told: refusal(
                 ErrorCode::SchemaValidationFailed,
                 message,
-                vec![action.to_owned(), "Then drop it again".to_owned()],
+                vec![action.to_owned()],
             ),
             writer,
             may_mend,
@@ -173,14 +173,14 @@ fn look_at_bad_name(world: &World, name: &OsStr, id: &str, why: &str) -> Seen {
         told: refusal(
             ErrorCode::SchemaValidationFailed,
             format!("the file name can't be a request's: {why}"),
-            vec!["Rename it to <id>.json, .yaml, .yml or .md and drop it again".to_owned()],
+            vec!["Name it <id>.json, .yaml, .yml or .md".to_owned()],
         ),
         writer: Writer::Unknown,
         may_mend: metadata.is_file(),
     }))
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes
         .iter()

@@ -108,6 +108,8 @@ pub struct Engine {
     running: HashMap<String, Running>,
     lot: Lot,
     busy: HashMap<String, Busy>,
+    /// Looks at dependencies that are on their way.
+    checks: usize,
     /// Ends that were reported before the launch was.
     early_ends: HashMap<Key, End>,
 
@@ -340,6 +342,7 @@ impl Engine {
             && self.listing.is_empty()
             && self.reading_commands.is_empty()
             && self.deferred_commands.is_empty()
+            && self.checks == 0
             && self.trouble.is_none()
             && !self.lot.iter().any(|(_, parked)| {
                 parked.ready || matches!(parked.on, parked::On::Retry | parked::On::Time)

@@ -81,9 +81,7 @@ pub fn reject(world: &World, source: PathBuf, identity: Identity, id: &str, why:
     let told = refusal(
         ErrorCode::SchemaValidationFailed,
         format!("found in {}: {why}", world.layout.relative(&source)),
-        vec![format!(
-            "The bytes are kept in failed/{id}.rejected; drop the request again"
-        )],
+        vec!["Compare the bytes that are kept with what was dropped".to_owned()],
     );
     let mut notice = Record::admit(Map::<String, Value>::new(), id, None);
     fail(&mut notice, &told, 0, now.wall);

@@ -14,15 +14,16 @@ use crate::durable;
 use crate::engine::attempt::Running;
 use crate::engine::event::Event;
 use crate::engine::intake::transition;
-use crate::engine::moves::write;
+use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::{End, finish};
 use crate::engine::parked::Parked;
 use crate::engine::readmit::{readmit, reject};
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Held, Key};
 use crate::policy::intake::Terms;
-use crate::policy::next::wait;
+use crate::policy::next::{refusal, wait};
 use crate::protocol::document;
+use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
@@ -303,15 +304,12 @@ fn carry_on(
             if let Some(parked) = Parked::of(&record, world.now(), world.boot) {
                 Found::Parked(parked)
             } else {
-                wait(
-                    &mut record,
-                    "retry",
-                    Some(0),
-                    "found waiting",
-                    world.now(),
-                    world.boot,
+                let told = refusal(
+                    ErrorCode::SchemaValidationFailed,
+                    "the record in waiting/ lacks its target or what it waits for".to_owned(),
+                    vec!["Restore target and move the file to handoffs/pending/".to_owned()],
                 );
-                write(world, id, &record, folder, "recovered", || {});
+                fail_parked(world, id, record, &told, || {});
                 Found::UnderWay
             }
         }

@@ -273,6 +273,7 @@ fn build(
         running: HashMap::new(),
         lot: Lot::default(),
         busy: HashMap::new(),
+        checks: 0,
         early_ends: HashMap::new(),
         to_look: VecDeque::new(),
         looking: HashMap::new(),

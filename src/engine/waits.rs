@@ -58,11 +58,13 @@ impl Engine {
             return;
         };
         let (id, dependencies) = (id.to_owned(), parked.dependencies.clone());
+        self.checks += 1;
         self.actors
             .run(move |world| moves::check_dependencies(world, &id, &dependencies));
     }
 
     pub(super) fn on_dependency_states(&mut self, id: &str, states: &[Dependency]) {
+        self.checks -= 1;
         if self.busy.contains_key(id) {
             return;
         }

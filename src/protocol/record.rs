@@ -300,6 +300,11 @@ impl Record {
             Ok(meta) if believable(&meta) => {
                 let mut record = Self { doc, meta };
                 record.new_budget();
+                record.meta.applied.clear();
+                for attempt in &mut record.meta.attempts {
+                    // Whatever it was, it is not running now.
+                    attempt.outcome.get_or_insert(AttemptOutcome::Interrupted);
+                }
                 record
             }
             _ => {
@@ -319,7 +324,12 @@ impl Record {
                 outcome.insert(key.to_owned(), value);
             }
         }
-        for key in std::mem::take(&mut self.meta.lifted) {
+        let lifted = std::mem::take(&mut self.meta.lifted);
+        // The list may be a forger's: only what the daemon lifts can have been lifted.
+        for key in lifted
+            .into_iter()
+            .filter(|key| LIFTED.contains(&key.as_str()))
+        {
             if let Some(value) = self.doc.shift_remove(&key) {
                 outcome.insert(key.clone(), value);
             }
@@ -452,6 +462,20 @@ mod tests {
             assert_eq!(record.meta.to, None);
             assert_eq!(record.meta.next_attempt(), 1);
         }
+    }
+
+    #[test]
+    fn a_forged_block_that_looks_like_ours_takes_nothing_away() {
+        let forged = r#"{"target":{"agent_id":"a"},"output":1,"handoffd":{"format":1,
+            "lifted":["target","input","output"],"spent":99,"applied":["c"],"to":"completed",
+            "attempts":[{"number":2,"started_at":"2026-01-01T00:00:00Z"}]}}"#;
+        let record = Record::admit(doc(forged), "x", None);
+        assert_eq!(record.doc["target"]["agent_id"], "a");
+        assert_eq!(record.meta.previous[0]["output"], 1);
+        assert_eq!(record.running_attempt(), None);
+        assert!(record.meta.applied.is_empty());
+        assert_eq!(record.meta.next_attempt(), 3);
+        assert!(record.meta.current_attempts().is_empty());
     }
 
     #[test]

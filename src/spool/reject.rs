@@ -8,6 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::durable;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
@@ -74,11 +76,22 @@ impl Rejection {
     /// The wanted id, or the first numbered one that is free. One whose notice is about these
     /// very bytes is ours.
     fn choose_id(&self, layout: &Layout) -> String {
-        let free = |id: &str| !layout.is_taken(id) || self.is_ours(layout, id);
+        let free = |id: &str| {
+            self.is_own_place(layout, id) || !layout.is_taken(id) || self.is_ours(layout, id)
+        };
         if free(&self.wanted) {
             return self.wanted.clone();
         }
         first_free(&self.wanted, free)
+    }
+
+    /// A damaged record keeps its id: it is taken by nothing but itself.
+    fn is_own_place(&self, layout: &Layout, id: &str) -> bool {
+        let states = layout.states_of(id);
+        !states.is_empty()
+            && states
+                .iter()
+                .all(|state| layout.record(*state, id) == self.source)
     }
 
     fn is_ours(&self, layout: &Layout, id: &str) -> bool {
@@ -92,7 +105,19 @@ impl Rejection {
         let mut record = self.notice.clone();
         record.meta.rejected = Some(mark(self.identity));
         record.set("handoff_id", self.id.clone());
-        record.set("rejected_file", layout.relative(&self.kept(layout)));
+        let kept = layout.relative(&self.kept(layout));
+        if let Some(Value::Array(actions)) = record.doc.get_mut("recovery_actions") {
+            // Its id is taken by this notice until the notice is gone.
+            actions.push(
+                format!(
+                    "Then drop it under another name, or: rm handoffs/failed/{id}.json && mv {kept} \
+                     handoffs/pending/{id}.json",
+                    id = self.id
+                )
+                .into(),
+            );
+        }
+        record.set("rejected_file", kept);
         record.to_bytes()
     }
 
