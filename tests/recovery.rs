@@ -1,5 +1,9 @@
 //! Recovery, one test for each row of the crash table: files as a crash leaves them, then the
 //! real daemon works them off, twice, because recovery must be idempotent.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the tests play the crash, with bare hands"
+)]
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -459,6 +463,21 @@ fn a_record_of_a_newer_format_is_left_alone() {
     root.put("handoffs/waiting/x.json", &newer.to_string());
     root.recover();
     assert_eq!(root.record("waiting", "x"), newer);
+}
+
+#[test]
+fn a_record_made_by_hand_neither_stops_the_daemon_nor_waits_for_ever() {
+    let root = Root::new();
+    let mut huge = running(&boot_id());
+    huge["handoffd"]["revision"] = u64::MAX.into();
+    huge["handoffd"]["attempts"][0]["number"] = u32::MAX.into();
+    root.put("handoffs/waiting/x.json", &huge.to_string());
+    let mut timeless = parked("no clock").to_string().replace("\"x\"", "\"y\"");
+    timeless = timeless.replace("\"timer\"", "\"other\"");
+    root.put("handoffs/waiting/y.json", &timeless);
+    root.recover();
+    assert_eq!(root.folders_of("x"), ["completed"]);
+    root.expect_completed("y", 1);
 }
 
 #[test]

@@ -71,11 +71,11 @@ impl Parked {
             on,
             agent,
             priority,
-            due_ms: record
-                .meta
-                .timer
-                .as_ref()
-                .map(|timer| timer.due_boot_ms(now, boot)),
+            due_ms: match &record.meta.timer {
+                Some(timer) => Some(timer.due_boot_ms(now, boot)),
+                // A wait that only a clock can end, without one: a record made by hand.
+                None => matches!(on, On::Retry | On::Time).then_some(now.boot_ms),
+            },
             dependencies,
             not_before: record
                 .doc

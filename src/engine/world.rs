@@ -3,6 +3,7 @@
 //! Jobs run on worker threads and do all file I/O; the loop itself does none. A job gets a
 //! reference to this and reports back with an [`Event`].
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -123,9 +124,10 @@ impl Workers {
 fn work(inbox: &Mutex<Receiver<Job>>, world: &World) {
     loop {
         let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        match job {
-            Ok(job) => job(world),
-            Err(_) => return,
+        let Ok(job) = job else { return };
+        // A bug that one file brings to light must not take the thread, and so the rest, along.
+        if catch_unwind(AssertUnwindSafe(|| job(world))).is_err() {
+            tracing::error!("a job failed in a way nobody foresaw; the others go on");
         }
     }
 }

@@ -225,7 +225,7 @@ impl Meta {
             .map(|attempt| attempt.number)
             .max()
             .unwrap_or(0)
-            + 1
+            .saturating_add(1)
     }
 
     /// The attempts of the present budget.
@@ -369,7 +369,8 @@ impl Record {
 
     /// Marks the record as decided for `next`, with the status that goes with it.
     pub fn decide(&mut self, next: State) {
-        self.meta.revision += 1;
+        // A record put here by hand may carry any number.
+        self.meta.revision = self.meta.revision.saturating_add(1);
         self.meta.to = Some(next);
         self.set("status", next.status());
         if next != State::Waiting {
