@@ -7,7 +7,9 @@ use crate::engine::event::{Diverted, Event, Folder};
 use crate::engine::intake::{self, Broken, Destination, Seen, Submission, destination};
 use crate::engine::parked::{On, Parked};
 use crate::engine::world::World;
-use crate::engine::{Alarm, Busy, Engine, KEPT_DOCUMENTS, LOOKS_IN_FLIGHT, Unsettled, attempt};
+use crate::engine::{
+    Alarm, Busy, Engine, KEPT_DOCUMENTS, LOOKS_IN_FLIGHT, UNCLOSED_SETTLE_MS, Unsettled, attempt,
+};
 use crate::policy::intake::{Plan, dependency_cycle, plan};
 use crate::protocol::document::Syntax;
 use crate::protocol::lifecycle::State;
@@ -30,11 +32,15 @@ impl Engine {
                 name,
                 how,
             } => {
-                if how == How::Gone {
-                    return self.on_gone(&name);
-                }
-                if how == How::Renamed {
-                    self.renamed.insert(name.clone());
+                match how {
+                    How::Gone => return self.on_gone(&name),
+                    How::Renamed => {
+                        self.unclosed.remove(&name);
+                        self.renamed.insert(name.clone());
+                    }
+                    How::Closed => drop(self.unclosed.remove(&name)),
+                    How::Created => drop(self.unclosed.insert(name.clone())),
+                    How::Changed => {}
                 }
                 self.queue_look(name);
             }
@@ -66,6 +72,7 @@ impl Engine {
 
     fn on_gone(&mut self, name: &OsStr) {
         self.renamed.remove(name);
+        self.unclosed.remove(name);
         self.unsettled.remove(name);
         self.problem(&ignored_key(name), None);
         if let Name::Submission { id, ext } = classify(name.as_bytes())
@@ -207,7 +214,10 @@ impl Engine {
     /// looked at again.
     fn has_settled(&mut self, name: &OsString, identity: Identity, writer: Writer) -> bool {
         let now = self.now_ms();
-        let settle = attempt::ms(self.world.config().daemon.settle);
+        let mut settle = attempt::ms(self.world.config().daemon.settle);
+        if writer == Writer::Unknown && self.unclosed.contains(name) {
+            settle = settle.max(UNCLOSED_SETTLE_MS);
+        }
         let since = match self.unsettled.get(name) {
             Some(known) if known.identity == identity => known.since_ms,
             _ => now,
@@ -216,12 +226,12 @@ impl Engine {
         if writer != Writer::Open && self.unsettled.contains_key(name) && still_for >= settle {
             return true;
         }
-        let again = if writer == Writer::Open {
-            settle.max(100)
-        } else {
-            settle - still_for.min(settle)
+        // A close brings it here at once; this is for when none comes.
+        let again = match writer {
+            Writer::Open => settle.max(100),
+            _ => settle.saturating_sub(still_for).max(1),
         };
-        self.unsettle(name, Some((identity, since)), now + again.max(1));
+        self.unsettle(name, Some((identity, since)), now + again);
         false
     }
 

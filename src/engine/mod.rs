@@ -92,6 +92,9 @@ const LOOKS_IN_FLIGHT: usize = 64;
 /// How many read documents are kept for an attempt that may start at once.
 const KEPT_DOCUMENTS: usize = 64;
 const VITALS_EVERY_MS: u64 = 250;
+/// How long a file that was created and never closed must be still before it is judged, where
+/// the system does not say who has it open. A hard link is never closed.
+const UNCLOSED_SETTLE_MS: u64 = 30_000;
 
 pub struct Engine {
     world: Arc<World>,
@@ -118,6 +121,8 @@ pub struct Engine {
     looking: HashMap<OsString, bool>,
     /// Names that came by rename, and so are whole.
     renamed: HashSet<OsString>,
+    /// Names that were created under our eyes and not closed since.
+    unclosed: HashSet<OsString>,
     unsettled: HashMap<OsString, Unsettled>,
     listing: HashSet<Folder>,
     restoring: HashSet<String>,

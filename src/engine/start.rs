@@ -278,6 +278,7 @@ fn build(
         to_look: VecDeque::new(),
         looking: HashMap::new(),
         renamed: HashSet::new(),
+        unclosed: HashSet::new(),
         unsettled: HashMap::new(),
         listing: HashSet::new(),
         restoring: HashSet::new(),

@@ -393,7 +393,7 @@ impl Record {
             .current_attempts()
             .iter()
             .filter_map(|attempt| attempt.milliseconds)
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     /// The bytes that go to disk: indented, so that `cat` is enough to read it.
