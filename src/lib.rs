@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod durable;
 pub mod engine;
+pub mod inspect;
 pub mod keeper;
 pub mod policy;
 pub mod protocol;

@@ -177,7 +177,7 @@ impl Engine {
             Seen::Folder => {
                 let text = format!(
                     "handoffs/pending/{} is a folder and is ignored; drop files only",
-                    name.display()
+                    attempt::shown(&name)
                 );
                 self.problem(&ignored_key(&name), Some(text));
             }
@@ -195,7 +195,11 @@ impl Engine {
             return;
         }
         self.forget_name(&name);
-        tracing::warn!(file = %name.display(), "refused: {}", broken.told.message);
+        tracing::warn!(
+            file = attempt::shown(&name),
+            "refused: {}",
+            broken.told.message
+        );
         self.actors
             .run(move |world| intake::reject(world, &name, broken));
     }
@@ -388,7 +392,7 @@ impl Engine {
 }
 
 fn ignored_key(name: &OsStr) -> String {
-    format!("ignored {}", name.display())
+    format!("ignored {}", attempt::shown(name))
 }
 
 fn list_names(world: &World, folder: Folder, path: &std::path::Path) -> std::io::Result<()> {

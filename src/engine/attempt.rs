@@ -1,11 +1,12 @@
 //! An attempt as the loop remembers it, and the words its jobs report back with.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::engine::intake::Submission;
-use crate::keeper::wire::Key;
+use crate::keeper::wire::{Key, Why};
 use crate::policy::intake::Terms;
 use crate::protocol::agent::AgentName;
 use crate::protocol::name::Ext;
@@ -45,8 +46,8 @@ pub struct Running {
     pub started_boot_ms: u64,
     pub vitals: Vitals,
     pub cpu_ms: Option<u64>,
-    /// The loop has asked for its end.
-    pub ending: bool,
+    /// Why the loop has asked for its end, and with what grace: asked again of a new keeper.
+    pub ending: Option<(Why, u64)>,
     /// Who cancelled it and why, in words.
     pub cancelled: Option<String>,
 }
@@ -64,6 +65,11 @@ impl Running {
     pub fn note(&self) -> serde_json::Value {
         json!({ "slot": self.slot, "started_boot_ms": self.started_boot_ms })
     }
+}
+
+/// A file name for people and logs: whatever is in it, it stays on its line.
+pub fn shown(name: &OsStr) -> String {
+    name.to_string_lossy().escape_debug().to_string()
 }
 
 pub fn ms(duration: Duration) -> u64 {

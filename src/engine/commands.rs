@@ -6,13 +6,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::durable;
+use crate::engine::attempt::shown;
 use crate::engine::event::Event;
 use crate::engine::intake::{Destination, Seen, divert, look_at};
 use crate::engine::moves::{fail_parked, load, remember, write};
@@ -177,11 +178,10 @@ pub fn refuse(world: &World, name: &OsStr, identity: Identity, reason: &str) {
     let now = world.now();
     let path = world.layout.control().join(name);
     let folder = world.layout.refused_control();
-    let shown = name.to_string_lossy().into_owned();
+    let shown = shown(name);
     if Identity::at(&path).is_ok_and(|now| now == identity) {
         let moved = fs::create_dir_all(&folder).and_then(|()| {
-            let mut note = name.to_owned();
-            note.push(".reason.json");
+            let note = note_name(name);
             let text = json!({
                 "file": shown, "reason": reason, "timestamp": now.wall.to_string(),
             });
@@ -207,6 +207,16 @@ pub fn refuse(world: &World, name: &OsStr, identity: Identity, reason: &str) {
     world.tell(Event::CommandDone {
         name: name.to_owned(),
     });
+}
+
+/// `<name>.reason.json`, cut where the file system would not take it.
+fn note_name(name: &OsStr) -> OsString {
+    const LONGEST: usize = 255;
+    let ending = OsStr::new(".reason.json");
+    let most = LONGEST - ending.len();
+    let mut bytes = name.as_bytes()[..name.len().min(most)].to_vec();
+    bytes.extend_from_slice(ending.as_bytes());
+    OsString::from_vec(bytes)
 }
 
 /// The line that says who asked for what.

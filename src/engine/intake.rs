@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
+use crate::engine::attempt::shown;
 use crate::engine::commands::Dismissal;
 use crate::engine::event::{Diverted, Event};
 use crate::engine::parked::Parked;
@@ -275,6 +276,7 @@ fn try_divert(
         _ => wanted.clone(),
     };
     let own_id = (id == wanted).then(|| id.clone());
+    let passage = world.passage(&id);
     let mut record = Record::admit(doc, &id, Some(sha256));
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
     let path = world.layout.pending().join(name);
@@ -292,6 +294,7 @@ fn try_divert(
         leftover: taken.leftover,
     };
     world.committer.submit(change, vec![line], move |_| {
+        drop(passage);
         if let Some(command) = command {
             command.carried_out();
         }
@@ -440,7 +443,10 @@ pub fn reject(world: &World, name: &OsStr, broken: Broken) {
         vec![line],
         move |finished| {
             if finished == Finished::Skipped {
-                tracing::debug!(file = %name.display(), "it changed before it could be set aside");
+                tracing::debug!(
+                    file = shown(&name),
+                    "it changed before it could be set aside"
+                );
             }
             let _ = events.send(Event::Rejected { name });
         },

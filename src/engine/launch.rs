@@ -167,7 +167,7 @@ fn begin(
         started_boot_ms: now.boot_ms,
         vitals: Vitals::new(now.boot_ms),
         cpu_ms: None,
-        ending: false,
+        ending: None,
         cancelled: None,
     };
     hand_over(world, &running, request, specialist, slot, last_error, now);

@@ -151,7 +151,7 @@ impl Engine {
         let list: Vec<SampleRequest> = self
             .running
             .values()
-            .filter(|running| !running.ending)
+            .filter(|running| running.ending.is_none())
             .map(|running| SampleRequest {
                 key: running.key.clone(),
                 slot: running.slot,
@@ -163,7 +163,7 @@ impl Engine {
         let stalls: Vec<Key> = self
             .running
             .values()
-            .filter(|running| running.terms.stall_timeout.is_some() && !running.ending)
+            .filter(|running| running.terms.stall_timeout.is_some() && running.ending.is_none())
             .map(|running| running.key.clone())
             .collect();
         if !list.is_empty() {
@@ -186,7 +186,7 @@ impl Engine {
             let Some(running) = self.running.get_mut(&sampled.id) else {
                 continue;
             };
-            if running.key.attempt != sampled.attempt || running.ending {
+            if running.key.attempt != sampled.attempt || running.ending.is_some() {
                 continue;
             }
             let limits = running.limits(max_output);
@@ -231,9 +231,9 @@ impl Engine {
         let Some(running) = self.running.get_mut(id) else {
             return;
         };
-        running.ending = true;
-        let key = running.key.clone();
         let grace_ms = grace_ms.unwrap_or_else(|| attempt::ms(running.terms.kill_grace));
+        running.ending = Some((why, grace_ms));
+        let key = running.key.clone();
         tracing::info!(handoff_id = id, attempt = key.attempt, "ending it: {why:?}");
         self.actors
             .run(move |world| drop(world.keeper().end(&key, why, grace_ms)));
@@ -265,7 +265,13 @@ impl Engine {
             };
             let held = entries.iter().find(|held| held.key == running.key);
             let end = match held.map(|held| (&held.state, held.why)) {
-                Some((KeeperState::Running | KeeperState::Ending, _)) => continue,
+                Some((KeeperState::Running | KeeperState::Ending, _)) => {
+                    // The old keeper may have died with the order unread.
+                    if let Some((why, grace_ms)) = running.ending {
+                        self.end(&id, why, Some(grace_ms));
+                    }
+                    continue;
+                }
                 Some((KeeperState::Ended(exit), why)) => End::of(*exit, why),
                 Some((KeeperState::Failed(failure), _)) => End::NotStarted {
                     errno: failure.errno,

@@ -418,7 +418,7 @@ fn running(
         started_boot_ms: note("started_boot_ms").unwrap_or_else(|| now.boot_ms.saturating_sub(ran)),
         vitals: Vitals::new(now.boot_ms),
         cpu_ms: None,
-        ending: false,
+        ending: None,
         cancelled: None,
         record,
     })

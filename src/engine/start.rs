@@ -21,7 +21,7 @@ use crate::engine::recovery::{Found, Past, finish_rejections, recover_one, sweep
 use crate::engine::world::{Workers, World};
 use crate::engine::{Busy, Engine};
 use crate::keeper::wire::{Held, Report, State as KeeperState, Why};
-use crate::keeper::{Client, Reader, Setup};
+use crate::keeper::{Client, Reader, Setup, start_time};
 use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
@@ -62,6 +62,16 @@ pub enum StartError {
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
     move |source| StartError::System { what, source }
+}
+
+fn no_keeper(source: io::Error) -> StartError {
+    let what = match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            "the keeper of this root does not answer; if its process is stopped, continue or kill it"
+        }
+        _ => "the keeper can't be started",
+    };
+    StartError::System { what, source }
 }
 
 /// Holds the root for as long as it lives.
@@ -148,8 +158,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             },
         )
         .map_err(system("a thread can't be started"))?;
-        let (keeper, mut reader) =
-            connect(&options.program, &layout).map_err(system("the keeper can't be started"))?;
+        let (keeper, mut reader) = connect(&options.program, &layout).map_err(no_keeper)?;
         let held = inventory(&keeper, &mut reader, &events)
             .map_err(system("the keeper does not answer"))?;
         let world = Arc::new(World::new(
@@ -375,6 +384,7 @@ impl Engine {
 pub fn publish(world: &World, since: Wall, watching: &str, problems: &[String]) {
     let text = json!({
         "pid": std::process::id(),
+        "start_time": i32::try_from(std::process::id()).ok().and_then(start_time),
         "version": env!("CARGO_PKG_VERSION"),
         "since": since.to_string(),
         "watching": watching,

@@ -183,7 +183,11 @@ impl Engine {
         let id = id.to_owned();
         self.busy.insert(id.clone(), Busy::Moving);
         self.actors.run(move |world| {
-            let found = recover_one(world, folder, &id, &mut Past::default());
+            let found = if world.is_passing(&id) {
+                Found::Nothing
+            } else {
+                recover_one(world, folder, &id, &mut Past::default())
+            };
             world.tell(Event::StrayDone {
                 id,
                 found: Box::new(found),

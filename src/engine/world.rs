@@ -3,6 +3,7 @@
 //! Jobs run on worker threads and do all file I/O; the loop itself does none. A job gets a
 //! reference to this and reports back with an [`Event`].
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -30,6 +31,25 @@ pub struct World {
     keeper: RwLock<Client>,
     /// This program, to start a keeper with.
     pub program: PathBuf,
+    passing: Passing,
+}
+
+type Passing = Arc<Mutex<HashSet<String>>>;
+
+/// Says that an id passes through `waiting/` on its way elsewhere, until it is dropped. A
+/// duplicate gets its id on a worker, so the loop can't know it as busy.
+pub struct Passage {
+    id: String,
+    passing: Passing,
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        self.passing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.id);
+    }
 }
 
 impl World {
@@ -55,7 +75,27 @@ impl World {
             config: RwLock::new(config),
             keeper: RwLock::new(keeper),
             program,
+            passing: Passing::default(),
         }
+    }
+
+    pub fn passage(&self, id: &str) -> Passage {
+        let passing = Arc::clone(&self.passing);
+        passing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.to_owned());
+        Passage {
+            id: id.to_owned(),
+            passing,
+        }
+    }
+
+    pub fn is_passing(&self, id: &str) -> bool {
+        self.passing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(id)
     }
 
     pub fn now(&self) -> Now {

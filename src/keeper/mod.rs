@@ -259,3 +259,8 @@ fn tag_of(run_dir: &Path) -> io::Result<OsString> {
     }
     Ok(OsStr::new(&tag).to_owned())
 }
+
+/// When a process started, in ticks since boot: with its pid, what a process is known by.
+pub fn start_time(pid: i32) -> Option<u64> {
+    proc::Stat::read(pid).map(|stat| stat.starttime)
+}

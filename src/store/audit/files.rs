@@ -172,7 +172,7 @@ pub(super) fn tail(dir: &Path) -> io::Result<Tail> {
 }
 
 /// The last whole lines, oldest first, out of at most about `max_bytes` of log.
-pub(super) fn recent(dir: &Path, max_bytes: u64) -> io::Result<Vec<Line>> {
+pub fn recent(dir: &Path, max_bytes: u64) -> io::Result<Vec<Line>> {
     let mut files = list(dir)?;
     let mut found = Vec::new();
     let mut seen = 0_u64;

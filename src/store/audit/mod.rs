@@ -19,6 +19,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
+pub use files::recent;
 pub use line::{Event, Line, TORN_LINE};
 pub use log::{AuditLog, Opened, Torn};
 pub use verify::{Fault, MAX_PROBLEMS, Problem, Verdict, verify};

@@ -1,0 +1,392 @@
+//! Why a handoff is where it is, and what moves it next, in sentences for people.
+//!
+//! The sentences are a pure function of what was found out, so that a test can walk through
+//! every state that can be reached and see that none is left without words.
+
+use std::time::Duration;
+
+use crate::clock::Wall;
+
+/// What is known of a handoff, its surroundings and its daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Situation {
+    pub id: String,
+    pub agent: Option<String>,
+    pub daemon_runs: bool,
+    /// What the daemon says is wrong.
+    pub problems: Vec<String>,
+    pub standing: Standing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// In `pending/`, but not (yet) a whole request.
+    Unread {
+        why: String,
+    },
+    /// Ready, in `pending/` or `waiting/`: only a place is missing.
+    Queued(Queue),
+    Running(Process),
+    /// In `in-progress/`, with no process that anybody knows of.
+    Interrupted,
+    Waiting {
+        on: String,
+        until: Option<Wall>,
+        left: Option<Duration>,
+        ids: Vec<String>,
+        reason: String,
+    },
+    Completed {
+        at: Option<String>,
+        seconds: Option<String>,
+    },
+    Failed {
+        code: String,
+        message: String,
+        actions: Vec<String>,
+        retry_available: bool,
+    },
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// How many are ahead of it for the same specialist.
+    pub ahead: usize,
+    pub next: Option<String>,
+    pub specialist_running: usize,
+    pub specialist_limit: Option<usize>,
+    pub all_running: usize,
+    pub limit: usize,
+    pub held_until: Option<Wall>,
+    pub rate: Option<String>,
+    pub configured: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Process {
+    pub attempt: u32,
+    pub most: Option<u32>,
+    pub pid: Option<i32>,
+    pub deadline_in: Option<Duration>,
+    pub ending: Option<String>,
+}
+
+fn short(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let rounded = if seconds == 0 {
+        duration
+    } else {
+        Duration::from_secs(seconds)
+    };
+    humantime::format_duration(rounded).to_string()
+}
+
+/// The sentences, the most important first. Never empty.
+pub fn sentences(situation: &Situation) -> Vec<String> {
+    let Situation {
+        id,
+        agent,
+        standing,
+        ..
+    } = situation;
+    let agent = agent.as_deref().unwrap_or("its specialist");
+    let mut told = match standing {
+        Standing::Unread { why } => vec![
+            format!("{id} lies in pending/ and is not admitted yet: {why}."),
+            "If nobody is writing it any more, it is judged within a moment and then stands in \
+             failed/ with the reason."
+                .to_owned(),
+        ],
+        Standing::Queued(queue) => queued(id, agent, queue),
+        Standing::Running(process) => running(id, agent, process),
+        Standing::Interrupted => vec![
+            format!("{id} is in in-progress/, but no process of it is known."),
+            "The daemon finds that out by itself: it takes the result that was left, or runs it \
+             again."
+                .to_owned(),
+        ],
+        Standing::Waiting {
+            on,
+            until,
+            left,
+            ids,
+            reason,
+        } => waiting(id, on, *until, *left, ids, reason),
+        Standing::Completed { at, seconds } => {
+            let when = at
+                .as_ref()
+                .map(|at| format!(" at {at}"))
+                .unwrap_or_default();
+            let ran = seconds
+                .as_ref()
+                .map(|s| format!(", after {s} s of work"))
+                .unwrap_or_default();
+            vec![format!(
+                "{id} completed{when}{ran}. Nothing more happens to it."
+            )]
+        }
+        Standing::Failed {
+            code,
+            message,
+            actions,
+            retry_available,
+        } => failed(id, code, message, actions, *retry_available),
+    };
+    if !matches!(
+        standing,
+        Standing::Completed { .. } | Standing::Failed { .. }
+    ) {
+        if !situation.daemon_runs {
+            told.push(
+                "No daemon runs on this root, so nothing moves until one is started: handoffd run"
+                    .to_owned(),
+            );
+        }
+        for problem in &situation.problems {
+            told.push(format!("The daemon reports: {problem}."));
+        }
+    }
+    told
+}
+
+fn queued(id: &str, agent: &str, queue: &Queue) -> Vec<String> {
+    let mut told = Vec::new();
+    told.push(match (queue.ahead, &queue.next) {
+        (0, _) => format!("{id} is ready and next in the queue of {agent}."),
+        (1, Some(next)) => format!("{id} is ready, behind {next} in the queue of {agent}."),
+        (n, Some(next)) => {
+            format!("{id} is ready, behind {n} others in the queue of {agent}; first is {next}.")
+        }
+        (n, None) => format!("{id} is ready, behind {n} others in the queue of {agent}."),
+    });
+    if !queue.configured {
+        told.push(format!(
+            "No specialist is configured for {agent}, so it will be refused."
+        ));
+    }
+    if let Some(limit) = queue.specialist_limit
+        && queue.specialist_running >= limit
+    {
+        told.push(format!(
+            "{agent} runs {} at once, which is its max_concurrent; one must end first.",
+            queue.specialist_running
+        ));
+    } else if queue.all_running >= queue.limit {
+        told.push(format!(
+            "All {} places (daemon.max_concurrent) are taken; one must end first.",
+            queue.limit
+        ));
+    }
+    if let Some(until) = queue.held_until {
+        told.push(format!(
+            "{agent} asked to be left alone until {until}; a retry lifts that."
+        ));
+    }
+    if let Some(rate) = &queue.rate {
+        told.push(format!("Starts of {agent} are limited to {rate}."));
+    }
+    if told.len() == 1 {
+        told.push("It starts as soon as the daemon gets to it.".to_owned());
+    }
+    told
+}
+
+fn running(id: &str, agent: &str, process: &Process) -> Vec<String> {
+    let most = process
+        .most
+        .map(|most| format!(" of at most {most}"))
+        .unwrap_or_default();
+    let pid = process
+        .pid
+        .map(|pid| format!(" as process {pid}"))
+        .unwrap_or_default();
+    let mut told = vec![format!(
+        "Attempt {}{most} of {id} is run by {agent}{pid}.",
+        process.attempt
+    )];
+    if let Some(why) = &process.ending {
+        told.push(format!(
+            "It is being ended ({why}); its whole process tree goes."
+        ));
+    } else if let Some(left) = process.deadline_in {
+        told.push(format!("It has {} left before it times out.", short(left)));
+    }
+    told.push(format!("To stop it: handoffd cancel {id}"));
+    told
+}
+
+fn waiting(
+    id: &str,
+    on: &str,
+    until: Option<Wall>,
+    left: Option<Duration>,
+    ids: &[String],
+    reason: &str,
+) -> Vec<String> {
+    let when = match (until, left) {
+        (Some(until), Some(left)) => format!("until {until} (in {})", short(left)),
+        (Some(until), None) => format!("until {until}"),
+        _ => "until it is told to go on".to_owned(),
+    };
+    let first = match on {
+        "retry" => format!("{id} waits for its next attempt, {when}: {reason}."),
+        "time" => format!("{id} waits for a time, {when}: {reason}."),
+        "dependency" => format!("{id} waits for {} to complete.", listed(ids)),
+        "handoff" => format!("{id} waits for {} that it handed work to.", listed(ids)),
+        "human" => format!("{id} waits for a person: {reason}."),
+        other => format!("{id} waits ({other}): {reason}."),
+    };
+    let second = match on {
+        "retry" | "time" => format!("To run it at once: handoffd retry {id}"),
+        "dependency" => match until {
+            Some(until) => format!(
+                "One that exists is waited for as long as it takes; one that does not exist, until \
+                 {until}. If one fails, this fails too."
+            ),
+            None => "It goes on when they complete; if one fails, this fails too.".to_owned(),
+        },
+        "handoff" => "It runs again when they have ended.".to_owned(),
+        "human" => format!("A person ends that; to give it up: handoffd cancel {id}"),
+        _ => format!("To give it up: handoffd cancel {id}"),
+    };
+    vec![first, second]
+}
+
+fn listed(ids: &[String]) -> String {
+    match ids {
+        [] => "other handoffs".to_owned(),
+        [one] => one.clone(),
+        [rest @ .., last] if ids.len() <= 5 => format!("{} and {last}", rest.join(", ")),
+        _ => format!("{} and {} others", ids[..4].join(", "), ids.len() - 4),
+    }
+}
+
+fn failed(id: &str, code: &str, message: &str, actions: &[String], again: bool) -> Vec<String> {
+    let mut told = vec![format!("{id} failed with {code}: {message}.")];
+    told.extend(
+        actions
+            .iter()
+            .map(|action| format!("What to do: {action}.")),
+    );
+    if again {
+        told.push(format!("When that is done: handoffd retry {id}"));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(standing: Standing, daemon_runs: bool) -> Vec<String> {
+        sentences(&Situation {
+            id: "x".to_owned(),
+            agent: Some("@coder".to_owned()),
+            daemon_runs,
+            problems: Vec::new(),
+            standing,
+        })
+    }
+
+    /// One of each kind of standing, and of each kind of wait.
+    fn every_standing() -> Vec<Standing> {
+        let mut all = vec![
+            Standing::Unread {
+                why: "it is empty".to_owned(),
+            },
+            Standing::Queued(Queue {
+                configured: true,
+                limit: 4,
+                ..Queue::default()
+            }),
+            Standing::Running(Process {
+                attempt: 1,
+                ..Process::default()
+            }),
+            Standing::Interrupted,
+            Standing::Completed {
+                at: None,
+                seconds: None,
+            },
+            Standing::Failed {
+                code: "TIMEOUT".to_owned(),
+                message: "slow".to_owned(),
+                actions: Vec::new(),
+                retry_available: true,
+            },
+        ];
+        all.extend(
+            ["retry", "time", "dependency", "handoff", "human"].map(|on| Standing::Waiting {
+                on: on.to_owned(),
+                until: None,
+                left: None,
+                ids: vec!["p".to_owned()],
+                reason: "because".to_owned(),
+            }),
+        );
+        all
+    }
+
+    #[test]
+    fn no_state_is_left_without_a_sentence() {
+        for standing in every_standing() {
+            let ended = matches!(
+                standing,
+                Standing::Completed { .. } | Standing::Failed { .. }
+            );
+            let told = about(standing.clone(), true);
+            assert!(told[0].contains('x'), "{standing:?}");
+            assert!(
+                ended || told.len() >= 2,
+                "{standing:?} names no waker: {told:?}"
+            );
+            let idle = about(standing.clone(), false);
+            assert_eq!(
+                idle.iter().any(|s| s.contains("No daemon runs")),
+                !ended,
+                "{standing:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_limit_that_holds_it_is_named() {
+        let full = Queue {
+            ahead: 3,
+            next: Some("a".to_owned()),
+            specialist_running: 2,
+            specialist_limit: Some(2),
+            limit: 4,
+            configured: true,
+            ..Queue::default()
+        };
+        let told = about(Standing::Queued(full.clone()), true).join(" ");
+        assert!(told.contains("behind 3 others"), "{told}");
+        assert!(told.contains("its max_concurrent"), "{told}");
+        let all = Queue {
+            specialist_limit: None,
+            all_running: 4,
+            ..full
+        };
+        assert!(
+            about(Standing::Queued(all), true)
+                .join(" ")
+                .contains("All 4 places")
+        );
+    }
+
+    #[test]
+    fn a_running_one_names_its_process_and_its_deadline() {
+        let process = Process {
+            attempt: 2,
+            most: Some(4),
+            pid: Some(77),
+            deadline_in: Some(Duration::from_millis(90_400)),
+            ending: None,
+        };
+        let told = about(Standing::Running(process), true).join(" ");
+        assert!(told.contains("Attempt 2 of at most 4"), "{told}");
+        assert!(told.contains("process 77"), "{told}");
+        assert!(told.contains("1m 30s left"), "{told}");
+    }
+}

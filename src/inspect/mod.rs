@@ -1,0 +1,11 @@
+//! Looking at a root from outside: what commands show, whether a daemon runs or not.
+//!
+//! Everything is read from the files that the daemon keeps anyway; nothing is asked of it and
+//! nothing is changed. A file that moves between two looks is looked for again, not reported
+//! as lost.
+
+pub mod daemon;
+pub mod explain;
+pub mod list;
+pub mod status;
+pub mod summary;

@@ -1,0 +1,160 @@
+//! Everything at a glance.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::clock::{Now, Wall};
+use crate::inspect::daemon::Daemon;
+use crate::inspect::list::{Filter, places, rows};
+use crate::inspect::summary::{Place, Row};
+use crate::keeper::journal;
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+use crate::store::audit;
+
+/// How many of a kind are shown.
+const SHOWN: usize = 10;
+/// How far back the audit log is read for rates.
+const RATE_BYTES: u64 = 4 * 1024 * 1024;
+/// How many waiting records are read to say what they wait for.
+const WAITING_READ: usize = 20_000;
+const HOUR_MS: i64 = 3_600_000;
+
+#[derive(Debug)]
+pub struct Status {
+    pub root: String,
+    pub daemon: Daemon,
+    pub counts: BTreeMap<&'static str, usize>,
+    pub waiting_on: BTreeMap<String, usize>,
+    pub problems: Vec<String>,
+    pub running: Vec<RunningRow>,
+    pub failed_lately: Vec<Row>,
+    pub oldest_pending: Option<(String, Duration)>,
+    /// Completed and failed within the last hour.
+    pub last_hour: (usize, usize),
+}
+
+#[derive(Debug)]
+pub struct RunningRow {
+    pub row: Row,
+    pub attempt: u32,
+    pub pid: Option<i32>,
+    pub deadline_in: Option<Duration>,
+}
+
+pub fn gather(layout: &Layout, now: Now) -> io::Result<Status> {
+    let mut by_state: BTreeMap<State, Vec<Place>> = BTreeMap::new();
+    for place in places(layout, &Filter::default())? {
+        by_state.entry(place.state).or_default().push(place);
+    }
+    let of = |state: State| by_state.get(&state).map(Vec::as_slice).unwrap_or_default();
+    let daemon = Daemon::of(layout);
+    let mut problems = daemon.problems.clone();
+    if let Err(error) = layout.check_one_file_system() {
+        problems.push(error.to_string());
+    }
+    let mut waiting_on = BTreeMap::new();
+    for (_, row) in rows(of(State::Waiting), &Filter::default()).take(WAITING_READ) {
+        let on = row.waiting_on.unwrap_or_else(|| "unknown".to_owned());
+        *waiting_on.entry(on).or_insert(0) += 1;
+    }
+    let hour_ago = now.wall.plus_ms(-HOUR_MS);
+    let lately = Filter {
+        since: Some(hour_ago.plus_ms(-23 * HOUR_MS)),
+        ..Filter::default()
+    };
+    let recent_failures: Vec<Place> = of(State::Failed)
+        .iter()
+        .filter(|place| lately.since.is_none_or(|since| place.modified >= since))
+        .take(SHOWN)
+        .cloned()
+        .collect();
+    Ok(Status {
+        root: layout.root().display().to_string(),
+        counts: State::ALL
+            .iter()
+            .map(|state| (state.status(), of(*state).len()))
+            .collect(),
+        waiting_on,
+        problems,
+        running: running(layout, of(State::InProgress), now),
+        failed_lately: recent_failures.iter().map(Place::row).collect(),
+        oldest_pending: of(State::Pending)
+            .last()
+            .map(|place| (place.id.clone(), age(place, now))),
+        last_hour: last_hour(layout, hour_ago),
+        daemon,
+    })
+}
+
+fn age(place: &Place, now: Now) -> Duration {
+    let ms = now.wall.0.saturating_sub(place.modified.0);
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}
+
+fn running(layout: &Layout, places: &[Place], now: Now) -> Vec<RunningRow> {
+    let attempts = journal::read(&layout.run()).unwrap_or_default();
+    places
+        .iter()
+        .take(200)
+        .map(|place| {
+            let row = place.row();
+            let entry = attempts
+                .iter()
+                .rfind(|entry| entry.key.id == row.id && !entry.gone);
+            let same_boot = entry.filter(|entry| entry.boot == crate::clock::boot_id());
+            RunningRow {
+                attempt: entry.map_or(0, |entry| entry.key.attempt),
+                pid: same_boot.and_then(|entry| entry.pid),
+                deadline_in: same_boot.map(|entry| {
+                    Duration::from_millis(entry.deadline_boot_ms.saturating_sub(now.boot_ms))
+                }),
+                row,
+            }
+        })
+        .collect()
+}
+
+fn last_hour(layout: &Layout, since: Wall) -> (usize, usize) {
+    let lines = audit::recent(&layout.audit(), RATE_BYTES).unwrap_or_default();
+    let count = |to: &str| {
+        lines
+            .iter()
+            .filter(|line| line.at >= since && line.detail.get("to").is_some_and(|v| v == to))
+            .count()
+    };
+    (count("completed"), count("failed"))
+}
+
+impl Status {
+    pub fn to_json(&self) -> Value {
+        let seconds = |duration: &Duration| duration.as_secs();
+        json!({
+            "root": self.root,
+            "daemon": {
+                "running": self.daemon.running,
+                "pid": self.daemon.pid,
+                "version": self.daemon.version,
+                "since": self.daemon.since.map(|since| since.to_string()),
+            },
+            "counts": self.counts,
+            "waiting_on": self.waiting_on,
+            "problems": self.problems,
+            "running": self.running.iter().map(|running| json!({
+                "id": running.row.id,
+                "agent": running.row.agent,
+                "attempt": running.attempt,
+                "pid": running.pid,
+                "deadline_in_seconds": running.deadline_in.as_ref().map(seconds),
+            })).collect::<Vec<_>>(),
+            "failed_lately": self.failed_lately.iter().map(Row::to_json).collect::<Vec<_>>(),
+            "oldest_pending": self.oldest_pending.as_ref().map(|(id, age)| {
+                json!({ "id": id, "age_seconds": seconds(age) })
+            }),
+            "last_hour": { "completed": self.last_hour.0, "failed": self.last_hour.1 },
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! One handoff in one row.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::clock::Wall;
+use crate::protocol::document;
+use crate::protocol::lifecycle::State;
+use crate::protocol::name::{Ext, Name, classify};
+use crate::protocol::record::Record;
+use crate::protocol::request::Priority;
+use crate::spool::layout::Layout;
+
+/// What a list shows of a handoff.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub id: String,
+    pub state: State,
+    pub agent: Option<String>,
+    pub priority: Priority,
+    pub attempts: usize,
+    pub updated_at: Wall,
+    /// The error's code and message.
+    pub error: Option<(String, String)>,
+    /// What it waits for, in one word.
+    pub waiting_on: Option<String>,
+}
+
+impl Row {
+    pub fn to_json(&self) -> Value {
+        json!({
+            "id": self.id,
+            "state": self.state.status(),
+            "agent": self.agent,
+            "priority": self.priority.as_str(),
+            "attempts": self.attempts,
+            "updated_at": self.updated_at.to_string(),
+            "error": self.error.as_ref().map(|(code, message)| {
+                json!({ "code": code, "message": message })
+            }),
+        })
+    }
+}
+
+/// A file of a state folder that stands for a handoff.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub id: String,
+    pub state: State,
+    pub path: PathBuf,
+    pub modified: Wall,
+}
+
+impl Place {
+    /// The handoff that a file name in a state folder stands for, if it is one.
+    pub fn of(folder: &Path, state: State, name: &std::ffi::OsStr) -> Option<Self> {
+        use std::os::unix::ffi::OsStrExt;
+        let id = match state {
+            State::Pending => match classify(name.as_bytes()) {
+                Name::Submission { id, .. } => id.to_string(),
+                Name::Temporary | Name::Bad { .. } => return None,
+            },
+            _ => name.to_str()?.strip_suffix(".json")?.to_owned(),
+        };
+        if id.starts_with('.') {
+            return None;
+        }
+        let path = folder.join(name);
+        let metadata = fs::symlink_metadata(&path).ok()?;
+        if !metadata.is_file() {
+            return None;
+        }
+        // A drop is a rename: its own time is when the name came, not when the bytes did.
+        let (seconds, nanoseconds) = match state {
+            State::Pending => (metadata.ctime(), metadata.ctime_nsec()),
+            _ => (metadata.mtime(), metadata.mtime_nsec()),
+        };
+        Some(Self {
+            id,
+            state,
+            path,
+            modified: Wall(seconds * 1000 + nanoseconds / 1_000_000),
+        })
+    }
+
+    /// Where the id stands now.
+    pub fn find(layout: &Layout, id: &str) -> Option<Self> {
+        // It may move from one folder to the next while they are looked at in turn.
+        (0..3).find_map(|_| {
+            State::ALL.into_iter().find_map(|state| {
+                let path = match state {
+                    State::Pending => layout.submission(id)?,
+                    _ => layout.record(state, id),
+                };
+                Self::of(path.parent()?, state, path.file_name()?)
+            })
+        })
+    }
+
+    /// The document there, and the daemon's part of it where it is a record.
+    pub fn read(&self) -> Option<(Map<String, Value>, Option<Record>)> {
+        let bytes = fs::read(&self.path).ok()?;
+        if self.state == State::Pending {
+            let ext = self.path.extension()?.to_str().and_then(Ext::parse)?;
+            return Some((document::parse(&bytes, ext).ok()?.map, None));
+        }
+        let doc = Record::document(&bytes)?;
+        let record = Record::from_document(doc.clone()).ok();
+        Some((doc, record))
+    }
+
+    pub fn row(&self) -> Row {
+        let (doc, record) = self.read().unwrap_or_default();
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let error = doc.get("error").and_then(|error| {
+            Some((
+                text(error.get("code"))?,
+                text(error.get("message")).unwrap_or_default(),
+            ))
+        });
+        Row {
+            id: self.id.clone(),
+            state: self.state,
+            agent: text(doc.get("target").and_then(|target| target.get("agent_id"))),
+            priority: text(doc.get("priority"))
+                .and_then(|priority| Priority::parse(&priority))
+                .unwrap_or_default(),
+            attempts: record.map_or(0, |record| record.meta.attempts.len()),
+            updated_at: self.modified,
+            error: error.filter(|_| self.state == State::Failed),
+            waiting_on: text(doc.get("waiting").and_then(|waiting| waiting.get("on"))),
+        }
+    }
+}
