@@ -71,6 +71,22 @@ pub fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
+/// Like [`create`], but what stands there already is deleted first: a new inode, not reused
+/// pages.
+pub fn create_anew(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    match create(path, bytes) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            std::fs::remove_file(path)?;
+            create(path, bytes)
+        }
+        Err(error) => {
+            let _ = std::fs::remove_file(path);
+            Err(error)
+        }
+        created => created,
+    }
+}
+
 /// Starts writing a file's pages out without waiting, so that a batch of syncs shares one
 /// commit of the file system's journal.
 pub fn start_writeback(file: &File) {

@@ -186,7 +186,20 @@ fn row_3_moved_but_not_rewritten_is_admitted_anew() {
         root.recover();
         let record = root.expect_completed("x", 1);
         assert_eq!(record["output"]["attempt"], 1, "{folder}");
+        assert!(record["handoffd"]["request_sha256"].is_string());
     }
+}
+
+#[test]
+fn row_3_a_producers_yaml_is_kept_as_it_was() {
+    let root = Root::new();
+    let text = "# why\ntarget:\n  agent_id: a\n";
+    let inode = root.put("handoffs/in-progress/x.json", text);
+    root.put(&format!(".handoffd/tmp/claim-p-{inode}-x.json"), "{}");
+    root.recover();
+    root.expect_completed("x", 1);
+    let kept = fs::read_to_string(root.path(".handoffd/originals/x.yaml")).unwrap();
+    assert_eq!(kept, text);
 }
 
 #[test]

@@ -4,8 +4,13 @@
 //! 2 wrong usage or configuration, 3 another daemon holds the root, 124 timed out.
 
 mod check;
+mod explain;
 mod init;
+mod list;
 mod run;
+mod show;
+mod status;
+mod style;
 mod submit;
 mod wait;
 
@@ -63,6 +68,14 @@ enum Command {
     Submit(submit::Options),
     /// Wait until handoffs have ended, and print their records
     Wait(wait::Options),
+    /// What runs, what waits and for what, what failed lately, and what is wrong
+    Status(status::Options),
+    /// Handoffs in rows, newest first
+    List(list::Options),
+    /// One handoff, readably
+    Show(show::Options),
+    /// Why a handoff is where it is, and what moves it next
+    Explain(explain::Options),
     /// Check the configuration and the root
     Check(check::Options),
 }
@@ -131,6 +144,10 @@ pub fn main() -> ExitCode {
         Some(Command::Init(options)) => init::init(&cli.global, options),
         Some(Command::Submit(options)) => submit::submit(&cli.global, options),
         Some(Command::Wait(options)) => wait::wait(&cli.global, options),
+        Some(Command::Status(options)) => status::status(&cli.global, options),
+        Some(Command::List(options)) => list::list(&cli.global, options),
+        Some(Command::Show(options)) => show::show(&cli.global, options),
+        Some(Command::Explain(options)) => explain::explain(&cli.global, options),
         Some(Command::Check(options)) => check::check(&cli.global, options),
     };
     match outcome {
@@ -186,4 +203,11 @@ fn config_failed(error: ConfigError) -> Failed {
 /// A duration as people write it: `30s`, `5m`, `1h 30m`.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 30s or 5m"))
+}
+
+/// No such handoff, with what may help.
+fn unknown_id(layout: &Layout, id: &str) -> Failed {
+    let root = layout.root().display();
+    let text = format!("no handoff is called {id} in {root}; `handoffd list` shows what is there");
+    Failed::thing("UNKNOWN_ID", anyhow::anyhow!(text))
 }

@@ -200,11 +200,13 @@ impl Engine {
             "refused: {}",
             broken.told.message
         );
+        self.departures += 1;
         self.actors
             .run(move |world| intake::reject(world, &name, broken));
     }
 
     pub(super) fn on_rejected(&mut self, name: &OsStr) {
+        self.departures -= 1;
         // If it changed at the last moment it is still there, and is looked at anew.
         self.queue_look(name.to_owned());
     }
@@ -236,6 +238,9 @@ impl Engine {
             _ => settle.saturating_sub(still_for).max(1),
         };
         self.unsettle(name, Some((identity, since)), now + again);
+        if let Some(unsettled) = self.unsettled.get_mut(name) {
+            unsettled.open = writer == Writer::Open;
+        }
         false
     }
 
@@ -249,8 +254,14 @@ impl Engine {
             },
             self.now_ms(),
         ));
-        self.unsettled
-            .insert(name.clone(), Unsettled { identity, since_ms });
+        self.unsettled.insert(
+            name.clone(),
+            Unsettled {
+                identity,
+                since_ms,
+                open: false,
+            },
+        );
         self.alarm(again_at, Alarm::Look(name.clone()));
     }
 
@@ -342,7 +353,9 @@ impl Engine {
                 }
             }
         }
-        if !matches!(destination, Destination::Duplicate) {
+        if matches!(destination, Destination::Duplicate) {
+            self.departures += 1;
+        } else {
             self.pending.remove(id.as_str());
             self.kept.remove(&id);
             self.busy.insert(id, Busy::Diverting);
@@ -363,6 +376,8 @@ impl Engine {
         if let Some(id) = &id {
             self.busy.remove(id);
             self.lot.remove(id);
+        } else {
+            self.departures -= 1;
         }
         match (outcome, id) {
             (Diverted::Parked(parked), Some(id)) => self.park(&id, parked),

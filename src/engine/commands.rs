@@ -262,7 +262,14 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         return give_up(format!("the record of {id} can't be read"));
     };
     if record.meta.applied.contains(&key) {
-        Dismissal::new(world, name, identity).carried_out();
+        let done = Dismissal::new(world, name, identity);
+        if state == State::Failed && record.meta.to == Some(State::Waiting) {
+            // Decided before a crash, and not yet moved: nobody else looks into failed/.
+            return write(world, &id, &record, state, "retry_asked", || {
+                done.carried_out();
+            });
+        }
+        done.carried_out();
         return world.tell(Event::Unmoved { id });
     }
     if let Some(wanted) = command.revision

@@ -150,7 +150,7 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
                     identity,
                     arrived_ms,
                     doc: parsed.map,
-                    sha256: hex(&Sha256::digest(&bytes)),
+                    sha256: sha256(&bytes),
                     request,
                     dependencies,
                     writer,
@@ -181,11 +181,12 @@ fn look_at_bad_name(world: &World, name: &OsStr, id: &str, why: &str) -> Seen {
     }))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// The digest of a request's bytes, in hex.
+pub fn sha256(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    bytes
+    Sha256::digest(bytes)
         .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        .fold(String::with_capacity(64), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
         })

@@ -85,6 +85,8 @@ enum Stopping {
 struct Unsettled {
     identity: crate::spool::look::Identity,
     since_ms: u64,
+    /// Somebody is still writing it: not to be waited for when draining.
+    open: bool,
 }
 
 /// How many looks may be on their way at once; the rest waits as names.
@@ -102,7 +104,7 @@ pub struct Engine {
     readers: Workers,
     /// Launches, outcomes, commands.
     actors: Workers,
-    watcher: Watcher,
+    watcher: Arc<Watcher>,
     scanner: Arc<Mutex<Scanner>>,
     schedule: Schedule,
 
@@ -113,6 +115,8 @@ pub struct Engine {
     busy: HashMap<String, Busy>,
     /// Looks at dependencies that are on their way.
     checks: usize,
+    /// Rejections and duplicates on their way: files that are nobody's id.
+    departures: usize,
     /// Ends that were reported before the launch was.
     early_ends: HashMap<Key, End>,
 
@@ -343,11 +347,12 @@ impl Engine {
             && self.pending.is_empty()
             && self.to_look.is_empty()
             && self.looking.is_empty()
-            && self.unsettled.is_empty()
+            && self.unsettled.values().all(|unsettled| unsettled.open)
             && self.listing.is_empty()
             && self.reading_commands.is_empty()
             && self.deferred_commands.is_empty()
             && self.checks == 0
+            && self.departures == 0
             && self.trouble.is_none()
             && !self.lot.iter().any(|(_, parked)| {
                 parked.ready || matches!(parked.on, parked::On::Retry | parked::On::Time)

@@ -11,6 +11,7 @@ use crate::keeper::wire::Why;
 use crate::protocol::control::Action;
 use crate::protocol::document::Syntax;
 use crate::spool::look::Writer;
+use crate::watch::Hint;
 
 impl Engine {
     pub(super) fn read_command(&mut self, name: OsString) {
@@ -39,6 +40,7 @@ impl Engine {
                     return self.read_command_later(name);
                 }
                 self.unsettled.remove(&settle_key(&name));
+                self.deferred_commands.insert(name.clone());
                 self.actors
                     .run(move |world| commands::refuse(world, &name, identity, &reason));
             }
@@ -73,6 +75,7 @@ impl Engine {
                     super::Unsettled {
                         identity,
                         since_ms: now,
+                        open: writer == Writer::Open,
                     },
                 );
                 false
@@ -103,6 +106,7 @@ impl Engine {
                 action => {
                     let reason = format!("can't {} {id}: it is in progress", action.as_str());
                     let identity = whole.identity;
+                    self.deferred_commands.insert(name.clone());
                     self.actors
                         .run(move |world| commands::refuse(world, &name, identity, &reason));
                 }
@@ -151,9 +155,16 @@ impl Engine {
         let every = attempt::ms(self.world.config().daemon.rescan);
         let at = self.now_ms() + every;
         self.alarm(at, Alarm::Rescan);
-        let rearmed = !self.watcher.rearm().is_empty();
+        let watcher = Arc::clone(&self.watcher);
+        self.readers.run(move |world| {
+            for folder in watcher.rearm() {
+                world.tell(Event::Hint(Hint::Rescan {
+                    folder: Some(folder),
+                }));
+            }
+        });
         for folder in Folder::ALL {
-            self.list(folder, rearmed);
+            self.list(folder, false);
         }
         for id in self.lot.waiting_for_others() {
             self.check_dependencies(&id);

@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use crate::engine::event::Event;
 use crate::engine::intake::{
-    Destination, apply, dependency_states, destination, refused, transition,
+    Destination, apply, dependency_states, destination, refused, sha256, transition,
 };
 use crate::engine::moves::write;
 use crate::engine::recovery::Found;
 use crate::engine::world::World;
 use crate::policy::intake::plan;
 use crate::policy::next::{fail, refusal};
-use crate::protocol::document;
+use crate::protocol::document::{self, Syntax};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
@@ -37,14 +37,11 @@ pub fn readmit(
     stands: &Stands,
 ) -> Found {
     let now = world.now();
-    let doc = match stands {
-        Stands::Ours(record) => Record::document(&record.to_bytes()),
-        _ => document::parse(bytes, Ext::Yaml)
-            .or_else(|_| document::parse(bytes, Ext::Markdown))
-            .ok()
-            .map(|document| document.map),
+    let parsed = match stands {
+        Stands::Ours(_) => Record::document(bytes).map(|map| (map, Ext::Json)),
+        _ => parse_any(bytes),
     };
-    let Some(doc) = doc else {
+    let Some((doc, ext)) = parsed else {
         reject(world, path, identity, id, "not a request");
         return Found::UnderWay;
     };
@@ -52,7 +49,12 @@ pub fn readmit(
         reject(world, path, identity, id, "its name can't be an id");
         return Found::UnderWay;
     };
-    let mut record = Record::admit(doc, id, None);
+    if ext != Ext::Json
+        && let Err(error) = keep_original(world, id, ext, bytes)
+    {
+        return Found::Left(format!("{}/{id}.json: {error}", folder.folder()));
+    }
+    let mut record = Record::admit(doc, id, Some(sha256(bytes)));
     let request = Request::from_document(&record.doc, &stem);
     let destination = match &request {
         // Only a duplicate is taken out of pending/ under a numbered id.
@@ -75,6 +77,26 @@ pub fn readmit(
     Found::UnderWay
 }
 
+/// A document in any syntax, and the extension that goes with it.
+fn parse_any(bytes: &[u8]) -> Option<(Map<String, Value>, Ext)> {
+    [Ext::Yaml, Ext::Markdown].into_iter().find_map(|ext| {
+        let document = document::parse(bytes, ext).ok()?;
+        let ext = if document.syntax == Syntax::Json {
+            Ext::Json
+        } else {
+            ext
+        };
+        Some((document.map, ext))
+    })
+}
+
+/// The producer's own YAML or Markdown is kept before the record takes its place.
+fn keep_original(world: &World, id: &str, ext: Ext, bytes: &[u8]) -> std::io::Result<()> {
+    let kept = world.layout.originals().join(format!("{id}.{ext}"));
+    let temp = world.layout.tmp().join(format!("original-{id}"));
+    crate::durable::write_whole(&kept, &temp, bytes, world.config().daemon.durability)
+}
+
 /// Sends bytes that are no record to `failed/`.
 pub fn reject(world: &World, source: PathBuf, identity: Identity, id: &str, why: &str) {
     let now = world.now();
@@ -85,14 +107,13 @@ pub fn reject(world: &World, source: PathBuf, identity: Identity, id: &str, why:
     );
     let mut notice = Record::admit(Map::<String, Value>::new(), id, None);
     fail(&mut notice, &told, 0, now.wall);
-    let line = transition(
-        &notice,
-        id,
-        "refused",
-        State::Waiting,
-        State::Failed,
-        now.wall,
-    );
+    reject_as(world, source, identity, id, notice);
+}
+
+/// Sends bytes to `failed/` with a notice that is written already.
+pub fn reject_as(world: &World, source: PathBuf, identity: Identity, id: &str, notice: Record) {
+    let (from, to) = (State::Waiting, State::Failed);
+    let line = transition(&notice, id, "refused", from, to, world.now().wall);
     let wanted = id.to_owned();
     let rejection = Rejection {
         source,

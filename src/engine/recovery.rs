@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use crate::clock::Wall;
 use crate::durable;
 use crate::engine::attempt::Running;
 use crate::engine::event::Event;
@@ -17,7 +18,7 @@ use crate::engine::intake::transition;
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::{End, finish};
 use crate::engine::parked::Parked;
-use crate::engine::readmit::{readmit, reject};
+use crate::engine::readmit::{readmit, reject, reject_as};
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Held, Key};
 use crate::policy::intake::Terms;
@@ -34,6 +35,7 @@ use crate::spool::claim::{Origin, parse_claim_name};
 use crate::spool::commit::Change;
 use crate::spool::look::{Identity, Looked, look};
 use crate::spool::recover::{Action, Attempt, Stands, decide};
+use crate::spool::reject::Rejection;
 use crate::store::audit::Line;
 
 /// A claim that was under way.
@@ -63,6 +65,8 @@ pub struct Past {
     attempts: HashMap<Key, Held>,
     claims: HashMap<String, Claim>,
     told: HashSet<(String, u64)>,
+    /// What happened before this moment may be told further back than was read.
+    told_since: Option<Wall>,
 }
 
 impl Past {
@@ -74,8 +78,16 @@ impl Past {
             let path = entry?.path();
             let name = path
                 .file_name()
-                .map(|name| name.to_string_lossy().into_owned());
-            match name.as_deref().and_then(parse_claim_name) {
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            // An exchange without the system's help keeps one of the two under a spare name.
+            let base = name.strip_suffix(".spare");
+            if base.is_some_and(|base| world.layout.tmp().join(base).exists()) {
+                fs::remove_file(&path)?;
+                continue;
+            }
+            match parse_claim_name(base.unwrap_or(&name)) {
                 Some((origin, inode, id)) => {
                     claims.insert(
                         id.to_owned(),
@@ -86,6 +98,7 @@ impl Past {
                         },
                     );
                 }
+                None if path.is_dir() => tracing::warn!("{} is a folder", path.display()),
                 None => fs::remove_file(&path)?,
             }
         }
@@ -104,6 +117,7 @@ impl Past {
             attempts,
             claims,
             told,
+            told_since: recent.first().map(|line| line.at),
         })
     }
 
@@ -245,11 +259,8 @@ fn settle_twins(world: &World, folder: State, id: &str) -> io::Result<bool> {
         };
         let (ours, theirs) = (revision(&here), revision(&there));
         let loser = if ours > theirs { &there } else { &here };
-        let name = format!(
-            "{id}.{}.{}.json",
-            other.folder(),
-            Identity::at(loser)?.inode
-        );
+        let lost = if loser == &here { folder } else { other };
+        let name = format!("{id}.{}.{}.json", lost.folder(), Identity::at(loser)?.inode);
         tracing::warn!(
             handoff_id = id,
             "found in two folders; the older one is set aside as {name}"
@@ -331,6 +342,7 @@ fn carry_on(
             let Some(running) = running(world, id, record, held.as_ref(), identity) else {
                 return Found::Nothing;
             };
+            tell_start(world, id, &running, past);
             let end = match (action, held.map(|held| (held.state, held.why))) {
                 (Action::Adopt, _) => return Found::Running(Box::new(running)),
                 (_, Some((wire::State::Ended(exit), why))) => End::of(exit, why),
@@ -346,6 +358,26 @@ fn carry_on(
         }
         _ => Found::Nothing,
     }
+}
+
+/// A claim's line is written with the next batch, which a crash may have forestalled.
+fn tell_start(world: &World, id: &str, running: &Running, past: &Past) {
+    let record = &running.record;
+    let known = past.told.contains(&(id.to_owned(), record.meta.revision));
+    let Some(attempt) = record.running_attempt() else {
+        return;
+    };
+    let read_far_enough = past
+        .told_since
+        .is_none_or(|since| since <= attempt.started_at);
+    if known || !read_far_enough {
+        return;
+    }
+    let (from, to) = (State::Pending, State::InProgress);
+    let line = transition(record, id, "started", from, to, world.now().wall);
+    world
+        .committer
+        .submit(Change::Note, vec![line.with("recovered", true)], |_| {});
 }
 
 fn close_unbegun(record: &mut Record, world: &World) {
@@ -428,19 +460,24 @@ fn running(
 pub fn finish_rejections(world: &World) -> io::Result<()> {
     for entry in fs::read_dir(world.layout.rejecting())? {
         let path = entry?.path();
-        let Some(id) = path
-            .file_stem()
-            .map(|stem| stem.to_string_lossy().into_owned())
-        else {
+        let is_bytes = path.extension().is_some_and(|ext| ext == "rejected");
+        if !is_bytes {
+            // A notice whose bytes never came: they are still where they were.
+            if fs::symlink_metadata(path.with_extension("rejected")).is_err() {
+                fs::remove_file(&path)?;
+            }
             continue;
-        };
-        reject(
-            world,
-            path.clone(),
-            Identity::at(&path)?,
-            &id,
-            "it was being set aside",
-        );
+        }
+        let id = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let identity = Identity::at(&path)?;
+        match Rejection::drafted(&path, identity) {
+            Some(notice) => reject_as(world, path, identity, &id, notice),
+            None => reject(world, path, identity, &id, "it was being set aside"),
+        }
     }
     Ok(())
 }

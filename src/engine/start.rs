@@ -274,7 +274,7 @@ fn build(
         world: Arc::clone(world),
         readers: Workers::start(world, "read", 2).map_err(&threads)?,
         actors: Workers::start(world, "act", 4).map_err(&threads)?,
-        watcher,
+        watcher: Arc::new(watcher),
         scanner: Arc::new(Mutex::default()),
         schedule: Schedule::new(config.daemon.max_concurrent),
         pending: HashMap::new(),
@@ -283,6 +283,7 @@ fn build(
         lot: Lot::default(),
         busy: HashMap::new(),
         checks: 0,
+        departures: 0,
         early_ends: HashMap::new(),
         to_look: VecDeque::new(),
         looking: HashMap::new(),
@@ -342,6 +343,7 @@ impl Engine {
         sweep_claims(&world, &mut past);
         self.settle_unclaimed(past.unclaimed());
         self.refill_rates(recent, &config);
+        self.sweep_run();
         Ok(())
     }
 
@@ -360,6 +362,29 @@ impl Engine {
                     self.busy.insert(held.key.id, Busy::Orphan);
                 }
             }
+        }
+    }
+
+    /// Deletes what ended attempts left in `run/`; whoever is still being judged needs his.
+    fn sweep_run(&self) {
+        let run = self.world.layout.run();
+        let swept = scan::names(&run, |name| {
+            let name = name.to_string_lossy();
+            let stem = name
+                .strip_suffix(".result")
+                .or_else(|| name.strip_suffix(".beat"));
+            let id = stem
+                .and_then(|stem| stem.rsplit_once('.'))
+                .map(|(id, _)| id);
+            if let Some(id) = id
+                && !self.running.contains_key(id)
+                && !self.busy.contains_key(id)
+            {
+                let _ = std::fs::remove_file(run.join(&*name));
+            }
+        });
+        if let Err(error) = swept {
+            tracing::warn!("{}: {error}", run.display());
         }
     }
 

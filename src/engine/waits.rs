@@ -209,14 +209,16 @@ impl Engine {
     }
 
     pub(super) fn on_stray(&mut self, id: &str, found: Found) {
-        self.busy.remove(id);
-        match found {
-            Found::Parked(parked) => self.park(id, parked),
-            Found::Left(why) => self.leave(id, why),
-            Found::Running(_) | Found::UnderWay | Found::Nothing => {
-                self.problem(&left_key(id), None);
-            }
+        // What is under way stays busy until its own event, which may have come already.
+        if !matches!(found, Found::UnderWay) {
+            self.busy.remove(id);
         }
+        match found {
+            Found::Left(why) => return self.leave(id, why),
+            Found::Parked(parked) => self.park(id, parked),
+            Found::Running(_) | Found::UnderWay | Found::Nothing => {}
+        }
+        self.problem(&left_key(id), None);
     }
 }
 

@@ -197,10 +197,7 @@ impl Setup {
             return Ok(());
         }
         let what = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!(
-            "the keeper could not be started: {}",
-            what.trim()
-        )))
+        Err(io::Error::other(format!("it said: {}", what.trim())))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::protocol::agent::AgentName;
 use crate::protocol::request::Priority;
 
 /// How far ahead of its arrival a priority puts an entry, in milliseconds.
-fn head_start_ms(priority: Priority) -> i64 {
+pub fn head_start_ms(priority: Priority) -> i64 {
     const HOUR: i64 = 3_600_000;
     match priority {
         Priority::Critical => 24 * HOUR,

@@ -68,16 +68,6 @@ pub fn parse_claim_name(name: &str) -> Option<(Origin, u64, &str)> {
     Some((origin, inode.parse().ok()?, id))
 }
 
-fn prepare(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    match durable::create(path, bytes) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path)?;
-            durable::create(path, bytes).map(drop)
-        }
-        created => created.map(drop),
-    }
-}
-
 fn forget(path: &Path) {
     // What stays behind is swept at the next start; nothing depends on it.
     let _ = fs::remove_file(path);
@@ -93,7 +83,7 @@ pub fn from_pending(
     bytes: &[u8],
 ) -> Result<Taken, TakeError> {
     let temp = claim_path(layout, Origin::Pending, identity.inode, id);
-    prepare(&temp, bytes)?;
+    durable::create_anew(&temp, bytes)?;
     let target = layout.record(land, id);
     if let Err(error) = durable::move_no_replace(submission, &target) {
         forget(&temp);
@@ -135,7 +125,7 @@ pub fn from_waiting(
 ) -> Result<Taken, TakeError> {
     let parked = layout.record(State::Waiting, id);
     let temp = claim_path(layout, Origin::Waiting, identity.inode, id);
-    prepare(&temp, bytes)?;
+    durable::create_anew(&temp, bytes)?;
     if let Err(error) = durable::exchange(&temp, &parked) {
         forget(&temp);
         return Err(match error.kind() {

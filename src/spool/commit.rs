@@ -247,9 +247,10 @@ impl Worker {
             return Ok(None);
         }
         let file = match &mut job.change {
-            Change::Advance { id, bytes, .. } => {
-                Some(fresh(&temp_path(&self.layout, job.serial, id), bytes))
-            }
+            Change::Advance { id, bytes, .. } => Some(durable::create_anew(
+                &temp_path(&self.layout, job.serial, id),
+                bytes,
+            )),
             Change::Settle { id, at, .. } => {
                 match open_quietly(&self.layout.record(*at, id)) {
                     // It has gone on meanwhile, or a person took it: nothing is left to settle.
@@ -260,14 +261,13 @@ impl Worker {
                     opened => Some(opened),
                 }
             }
-            Change::Reject(rejection) => {
-                if !rejection.set_apart(&self.layout)? {
+            Change::Reject(rejection) => match rejection.set_apart(&self.layout) {
+                Ok(None) => {
                     job.step = Step::Skipped;
                     return Ok(None);
                 }
-                let temp = temp_path(&self.layout, job.serial, &rejection.id);
-                Some(fresh(&temp, &rejection.notice(&self.layout)))
-            }
+                set => set.transpose(),
+            },
             Change::Note => None,
         };
         let file = file.transpose().map_err(|error| self.mend_folders(error))?;
@@ -305,10 +305,7 @@ impl Worker {
                 self.travel(id, *from, *to)?;
             }
             Change::Settle { id, at, to, .. } => self.travel(id, *at, *to)?,
-            Change::Reject(rejection) => rejection.place(
-                &self.layout,
-                &temp_path(&self.layout, job.serial, &rejection.id),
-            )?,
+            Change::Reject(rejection) => rejection.place(&self.layout)?,
             Change::Note => {}
         }
         folders.extend(job.change.folders(&self.layout));
@@ -411,21 +408,6 @@ fn let_go(leftover: &Path, keep: Option<&Path>) {
 
 fn temp_path(layout: &Layout, serial: u64, id: &str) -> PathBuf {
     layout.tmp().join(format!("next-{serial}-{id}.json"))
-}
-
-/// Writes a temporary file anew; what an earlier round left under its name is not reused.
-fn fresh(path: &Path, bytes: &[u8]) -> io::Result<File> {
-    match durable::create(path, bytes) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path)?;
-            durable::create(path, bytes)
-        }
-        Err(error) => {
-            let _ = fs::remove_file(path);
-            Err(error)
-        }
-        created => created,
-    }
 }
 
 fn unique(path: &Path, count: u64) -> String {

@@ -1,10 +1,11 @@
 //! Files that are no requests: moved to `failed/` byte for byte, with a notice that says why.
 //!
-//! The bytes go through `.handoffd/rejecting/`, so that a restart finds what was under way
-//! without reading all of `failed/`. The notice carries the device, inode and size of the
-//! bytes, so that a restart knows its own notice from another file of that name.
+//! Notice and bytes go through `.handoffd/rejecting/`, in that order, so that a restart finds
+//! what was under way, and why, without reading all of `failed/`. The notice carries the
+//! device, inode and size of the bytes, so that a restart knows its own notice from another
+//! file of that name.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -46,12 +47,35 @@ impl Rejection {
         layout.record(State::Failed, &self.id)
     }
 
-    /// Moves the bytes out of sight of intake and settles the id. `false` if they are not there
-    /// any more, or are not the bytes that were judged.
-    pub fn set_apart(&mut self, layout: &Layout) -> io::Result<bool> {
+    /// Where the notice stands until it is synced.
+    fn draft(&self, layout: &Layout) -> PathBuf {
+        layout.rejecting().join(format!("{}.json", self.id))
+    }
+
+    /// The reason that an earlier start had written down for bytes in `rejecting/`.
+    pub fn drafted(apart: &Path, identity: Identity) -> Option<Record> {
+        let bytes = fs::read(apart.with_extension("json")).ok()?;
+        Record::read(&bytes)
+            .ok()
+            .filter(|notice| notice.meta.rejected == Some(mark(identity)))
+    }
+
+    /// Settles the id, writes the notice, and moves the bytes out of sight of intake. The
+    /// notice's file is to be synced; `None` if the bytes are not there any more, or are not
+    /// those that were judged.
+    pub fn set_apart(&mut self, layout: &Layout) -> io::Result<Option<File>> {
         if self.id.is_empty() {
             self.id = self.choose_id(layout);
         }
+        let draft = durable::create_anew(&self.draft(layout), &self.notice(layout))?;
+        if self.move_apart(layout)? {
+            return Ok(Some(draft));
+        }
+        fs::remove_file(self.draft(layout))?;
+        Ok(None)
+    }
+
+    fn move_apart(&self, layout: &Layout) -> io::Result<bool> {
         let apart = self.apart(layout);
         if fs::symlink_metadata(&apart).is_ok() {
             return Ok(Identity::at(&apart)? == self.identity);
@@ -101,12 +125,14 @@ impl Rejection {
             .is_some_and(|notice| notice.meta.rejected == Some(mark(self.identity)))
     }
 
-    pub fn notice(&self, layout: &Layout) -> Vec<u8> {
+    fn notice(&self, layout: &Layout) -> Vec<u8> {
         let mut record = self.notice.clone();
         record.meta.rejected = Some(mark(self.identity));
         record.set("handoff_id", self.id.clone());
         let kept = layout.relative(&self.kept(layout));
-        if let Some(Value::Array(actions)) = record.doc.get_mut("recovery_actions") {
+        let told = record.doc.contains_key("rejected_file");
+        if let (false, Some(Value::Array(actions))) = (told, record.doc.get_mut("recovery_actions"))
+        {
             // Its id is taken by this notice until the notice is gone.
             actions.push(
                 format!(
@@ -128,11 +154,12 @@ impl Rejection {
             .join(format!("{}.rejected", self.id))
     }
 
-    /// Puts the notice, which is synced at `temp`, and the bytes into `failed/`.
-    pub fn place(&self, layout: &Layout, temp: &Path) -> io::Result<()> {
-        match durable::move_no_replace(temp, &self.notice_path(layout)) {
+    /// Puts the notice, which is synced, and the bytes into `failed/`.
+    pub fn place(&self, layout: &Layout) -> io::Result<()> {
+        let draft = self.draft(layout);
+        match durable::move_no_replace(&draft, &self.notice_path(layout)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let _ = fs::remove_file(temp);
+                fs::remove_file(&draft)?;
             }
             moved => moved?,
         }

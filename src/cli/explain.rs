@@ -1,0 +1,236 @@
+//! `handoffd explain`: why it is where it is, and what moves it next.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::cli::style::safe;
+use crate::cli::{Global, Outcome, unknown_id};
+use crate::clock::{Clock, Now, Wall, boot_id};
+use crate::config::Config;
+use crate::inspect::daemon::Daemon;
+use crate::inspect::explain::{Process, Queue, Situation, Standing, sentences};
+use crate::inspect::list::{Filter, places, rows};
+use crate::inspect::summary::{Place, Row};
+use crate::keeper::journal;
+use crate::policy::schedule::head_start_ms;
+use crate::protocol::agent::AgentName;
+use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
+use crate::spool::layout::Layout;
+
+#[derive(Debug, Args)]
+pub struct Options {
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+pub fn explain(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    let config = global.load_config()?;
+    let place =
+        Place::find(&layout, &options.id).ok_or_else(|| unknown_id(&layout, &options.id))?;
+    let daemon = Daemon::of(&layout);
+    let read = place.read();
+    let (doc, record) = read.clone().unwrap_or_default();
+    let now = Clock::System.now();
+    let standing = match read {
+        None => Standing::Unread {
+            why: "it is not a whole document".to_owned(),
+        },
+        Some(_) => standing(&layout, &config, &place, &doc, record.as_ref(), now)?,
+    };
+    let told = sentences(&Situation {
+        id: options.id.clone(),
+        agent: doc
+            .get("target")
+            .and_then(|target| target.get("agent_id")?.as_str())
+            .and_then(|agent| AgentName::parse(agent).ok())
+            .map(|agent| agent.to_string()),
+        daemon_runs: daemon.running,
+        problems: daemon.problems,
+        standing,
+    });
+    if global.json {
+        let text = json!({ "id": options.id, "state": place.state.status(), "explanation": told });
+        println!("{text}");
+    } else {
+        for sentence in told {
+            println!("{}", safe(&sentence, false));
+        }
+    }
+    Ok(0)
+}
+
+fn standing(
+    layout: &Layout,
+    config: &Config,
+    place: &Place,
+    doc: &Map<String, Value>,
+    record: Option<&Record>,
+    now: Now,
+) -> Result<Standing, crate::cli::Failed> {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    Ok(match place.state {
+        State::Pending => Standing::Queued(queue(layout, config, &place.row(), now)?),
+        State::InProgress => running(layout, &place.id, record, now),
+        State::Waiting => {
+            let timer = record.and_then(|record| record.meta.timer.as_ref());
+            let left = timer.map(|timer| timer.remaining_ms(now, boot_id()));
+            let waiting = doc.get("waiting");
+            let of = |key: &str| waiting.and_then(|waiting| waiting.get(key));
+            let on = text(of("on")).unwrap_or_else(|| "unknown".to_owned());
+            if left == Some(0) && matches!(on.as_str(), "retry" | "time") {
+                return Ok(Standing::Queued(queue(layout, config, &place.row(), now)?));
+            }
+            Standing::Waiting {
+                until: timer.map(|timer| timer.until),
+                left: left.map(Duration::from_millis),
+                ids: of("ids")
+                    .or_else(|| doc.get("depends_on"))
+                    .and_then(Value::as_array)
+                    .map(|ids| {
+                        ids.iter()
+                            .filter_map(Value::as_str)
+                            .map(str::to_owned)
+                            .collect()
+                    })
+                    .unwrap_or_default(),
+                reason: text(of("reason"))
+                    .unwrap_or_default()
+                    .trim_end_matches('.')
+                    .to_owned(),
+                on,
+            }
+        }
+        State::Completed => Standing::Completed {
+            at: text(doc.get("completed_at"))
+                .and_then(|at| Wall::parse(&at))
+                .map(crate::cli::style::local),
+            seconds: doc.get("execution_time_seconds").map(ToString::to_string),
+        },
+        State::Failed => {
+            let error = doc.get("error");
+            let actions = doc.get("recovery_actions").and_then(Value::as_array);
+            let trimmed = |text: &str| text.trim_end_matches('.').to_owned();
+            Standing::Failed {
+                code: text(error.and_then(|e| e.get("code"))).unwrap_or_else(|| "?".to_owned()),
+                message: text(error.and_then(|e| e.get("message")))
+                    .map(|message| trimmed(&message))
+                    .unwrap_or_default(),
+                actions: actions
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .map(trimmed)
+                    .collect(),
+                retry_available: record.is_some_and(|record| record.meta.rejected.is_none())
+                    && doc
+                        .get("retry_available")
+                        .and_then(Value::as_bool)
+                        .unwrap_or(false),
+            }
+        }
+    })
+}
+
+fn running(layout: &Layout, id: &str, record: Option<&Record>, now: Now) -> Standing {
+    let attempt = record.and_then(Record::running_attempt);
+    let live = journal::read(&layout.run()).unwrap_or_default();
+    let entry = live.into_iter().rfind(|entry| {
+        entry.key.id == id
+            && !entry.gone
+            && entry.boot == boot_id()
+            && attempt.is_none_or(|attempt| attempt.number == entry.key.attempt)
+    });
+    let Some(entry) = entry else {
+        return Standing::Interrupted;
+    };
+    Standing::Running(Process {
+        attempt: entry.key.attempt,
+        most: None,
+        pid: entry.pid,
+        deadline_in: Some(Duration::from_millis(
+            entry.deadline_boot_ms.saturating_sub(now.boot_ms),
+        )),
+        ending: entry.why.map(|why| format!("{why:?}").to_lowercase()),
+    })
+}
+
+/// Where it stands among those that are ready for the same specialist, and what is full.
+fn queue(
+    layout: &Layout,
+    config: &Config,
+    row: &Row,
+    now: Now,
+) -> Result<Queue, crate::cli::Failed> {
+    let agent_of = |row: &Row| {
+        row.agent
+            .as_deref()
+            .and_then(|agent| AgentName::parse(agent).ok())
+    };
+    let agent = agent_of(row);
+    let specialist = agent.as_ref().and_then(|agent| config.specialist(agent));
+    let key = |row: &Row| row.updated_at.0.saturating_sub(head_start_ms(row.priority));
+    let pending = Filter {
+        states: vec![State::Pending],
+        ..Filter::default()
+    };
+    let mut ahead: Vec<(i64, String)> = rows(&places(layout, &pending)?, &pending)
+        .map(|(_, other)| other)
+        .filter(|other| agent_of(other) == agent && other.id != row.id && key(other) <= key(row))
+        .map(|other| (key(&other), other.id))
+        .collect();
+    ahead.sort();
+    let running = Filter {
+        states: vec![State::InProgress],
+        ..Filter::default()
+    };
+    let running: Vec<Row> = rows(&places(layout, &running)?, &running)
+        .map(|(_, row)| row)
+        .collect();
+    Ok(Queue {
+        ahead: ahead.len(),
+        next: ahead.first().map(|(_, id)| id.clone()),
+        specialist_running: running
+            .iter()
+            .filter(|other| agent_of(other) == agent)
+            .count(),
+        specialist_limit: specialist.and_then(|specialist| specialist.max_concurrent),
+        all_running: running.len(),
+        limit: config.daemon.max_concurrent,
+        held_until: held_until(layout, agent.as_ref(), now)?,
+        rate: specialist
+            .and_then(|specialist| specialist.rate.as_ref())
+            .map(|rate| {
+                format!(
+                    "{} in {}",
+                    rate.starts,
+                    humantime::format_duration(rate.per)
+                )
+            }),
+        configured: specialist.is_some(),
+    })
+}
+
+/// Until when the specialist asked to be left alone, if it did.
+fn held_until(
+    layout: &Layout,
+    agent: Option<&AgentName>,
+    now: Now,
+) -> Result<Option<Wall>, crate::cli::Failed> {
+    let waiting = Filter {
+        states: vec![State::Waiting],
+        agent: agent.cloned(),
+        waiting: Some("time".to_owned()),
+        ..Filter::default()
+    };
+    Ok(rows(&places(layout, &waiting)?, &waiting)
+        .filter_map(|(place, _)| place.read()?.1)
+        .filter(|record| record.meta.holds_agent)
+        .filter_map(|record| record.meta.timer)
+        .filter(|timer| timer.remaining_ms(now, boot_id()) > 0)
+        .map(|timer| timer.until)
+        .max())
+}

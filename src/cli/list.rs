@@ -1,0 +1,180 @@
+//! `handoffd list`: handoffs in rows, newest first.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::style::{Ink, columns, ink, line, local, safe, state};
+use crate::cli::{Failed, Global, Outcome, duration};
+use crate::clock::{Clock, Wall};
+use crate::inspect::list::{Filter, places, rows};
+use crate::protocol::agent::AgentName;
+use crate::protocol::error::ErrorCode;
+use crate::protocol::lifecycle::State;
+
+/// The filters that `list` and bulk actions share.
+#[derive(Debug, Default, Args)]
+pub struct Filters {
+    /// Only these states
+    #[arg(long, value_enum, value_delimiter = ',')]
+    state: Vec<StateName>,
+    /// Only those for this agent
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// Only failures with this code, like TIMEOUT
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
+    /// Only what changed within this time, like 1h
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    since: Option<Duration>,
+    /// Only those with this text in their id or error
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// Only those that wait for this: retry, time, dependency, handoff, human
+    #[arg(long, value_name = "WHAT")]
+    waiting: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum StateName {
+    Pending,
+    #[value(alias = "in-progress", alias = "running")]
+    InProgress,
+    Waiting,
+    Completed,
+    Failed,
+}
+
+impl Filters {
+    pub fn is_empty(&self) -> bool {
+        self.state.is_empty()
+            && self.agent.is_none()
+            && self.code.is_none()
+            && self.since.is_none()
+            && self.text.is_none()
+            && self.waiting.is_none()
+    }
+
+    pub fn to_filter(&self) -> Result<Filter, Failed> {
+        let usage = |text: String| Failed::usage("USAGE", anyhow::anyhow!(text));
+        let mut states: Vec<State> = self
+            .state
+            .iter()
+            .map(|name| match name {
+                StateName::Pending => State::Pending,
+                StateName::InProgress => State::InProgress,
+                StateName::Waiting => State::Waiting,
+                StateName::Completed => State::Completed,
+                StateName::Failed => State::Failed,
+            })
+            .collect();
+        let code = match &self.code {
+            None => None,
+            Some(code) => {
+                let code = code.to_uppercase();
+                if ErrorCode::parse(&code).is_none() {
+                    let known: Vec<&str> =
+                        ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+                    return Err(usage(format!(
+                        "no error code is called {code}; there are {}",
+                        known.join(", ")
+                    )));
+                }
+                states.push(State::Failed);
+                Some(code)
+            }
+        };
+        if self.waiting.is_some() {
+            states.push(State::Waiting);
+        }
+        Ok(Filter {
+            states,
+            agent: match &self.agent {
+                Some(agent) => Some(AgentName::parse(agent).map_err(|e| usage(e.to_owned()))?),
+                None => None,
+            },
+            code,
+            since: self
+                .since
+                .map(|since| before(Clock::System.now().wall, since)),
+            text: self.text.clone(),
+            waiting: self.waiting.clone(),
+        })
+    }
+}
+
+fn before(now: Wall, since: Duration) -> Wall {
+    now.plus_ms(-i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  handoffd list --state failed --since 1d\n  handoffd list --agent \
+                        coder --code TIMEOUT\n  handoffd list --json | head -5"
+)]
+pub struct Options {
+    #[command(flatten)]
+    filters: Filters,
+    /// How many rows a page has; 0 is all
+    #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
+    limit: usize,
+    /// Which page, from 1
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    page: usize,
+}
+
+pub fn list(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    let filter = options.filters.to_filter()?;
+    let places = places(&layout, &filter)?;
+    // A machine reads all of it; a person reads a page.
+    let all = options.limit == 0 || (global.json && options.page == 1 && options.limit == 50);
+    let (skip, take) = if all {
+        (0, usize::MAX)
+    } else {
+        (
+            options.page.saturating_sub(1).saturating_mul(options.limit),
+            options.limit,
+        )
+    };
+    let mut found = rows(&places, &filter).skip(skip);
+    let mut out = std::io::stdout().lock();
+    if global.json {
+        for (_, row) in found.take(take) {
+            writeln!(out, "{}", row.to_json())?;
+        }
+        return Ok(0);
+    }
+    let mut table: Vec<Vec<String>> = Vec::new();
+    for (_, row) in found.by_ref().take(take) {
+        let (code, message) = row.error.clone().unwrap_or_default();
+        let note = match &row.waiting_on {
+            Some(on) if row.state == State::Waiting => format!("for a {on}"),
+            _ if code.is_empty() => String::new(),
+            _ => format!("{code}: {message}"),
+        };
+        table.push(vec![
+            safe(&row.id, false),
+            state(row.state),
+            safe(row.agent.as_deref().unwrap_or("?"), false),
+            row.attempts.to_string(),
+            local(row.updated_at),
+            line(&note, 60),
+        ]);
+    }
+    if table.is_empty() {
+        eprintln!("nothing matches");
+        return Ok(0);
+    }
+    let heading = ["ID", "STATE", "AGENT", "TRIES", "CHANGED", ""]
+        .map(|h| ink(h, Ink::Bold))
+        .to_vec();
+    table.insert(0, heading);
+    out.write_all(columns(&table).as_bytes())?;
+    if !all && found.next().is_some() {
+        eprintln!("more: --page {}, or --limit 0 for all", options.page + 1);
+    }
+    Ok(0)
+}

@@ -1,0 +1,184 @@
+//! `handoffd show`: one record, readably.
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use crate::cli::style::{Ink, columns, ink, local, safe, span, state};
+use crate::cli::{Global, Outcome, unknown_id};
+use crate::clock::Wall;
+use crate::inspect::summary::Place;
+use crate::keeper::journal;
+use crate::protocol::record::Record;
+use crate::spool::layout::Layout;
+
+#[derive(Debug, Args)]
+pub struct Options {
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+pub fn show(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    let place =
+        Place::find(&layout, &options.id).ok_or_else(|| unknown_id(&layout, &options.id))?;
+    let mut out = std::io::stdout().lock();
+    if global.json {
+        out.write_all(&std::fs::read(&place.path)?)?;
+        return Ok(0);
+    }
+    let Some((doc, record)) = place.read() else {
+        writeln!(
+            out,
+            "{} in {} is not a whole document yet",
+            safe(&place.id, false),
+            place.state
+        )?;
+        return Ok(0);
+    };
+    out.write_all(page(&layout, &place, &doc, record.as_ref()).as_bytes())?;
+    Ok(0)
+}
+
+fn text<'a>(doc: &'a Map<String, Value>, path: &[&str]) -> Option<&'a str> {
+    let (first, rest) = path.split_first()?;
+    let mut value = doc.get(*first)?;
+    for key in rest {
+        value = value.get(key)?;
+    }
+    value.as_str()
+}
+
+fn page(
+    layout: &Layout,
+    place: &Place,
+    doc: &Map<String, Value>,
+    record: Option<&Record>,
+) -> String {
+    let mut page = format!(
+        "{}  {}\n",
+        ink(&safe(&place.id, false), Ink::Bold),
+        state(place.state)
+    );
+    let mut say = |line: String| {
+        page.push_str(&line);
+        page.push('\n');
+    };
+    if let Some(code) = text(doc, &["error", "code"]) {
+        let message = text(doc, &["error", "message"]).unwrap_or_default();
+        say(format!(
+            "\n{} {}",
+            ink(&safe(code, false), Ink::Bad),
+            safe(message, true)
+        ));
+        let actions = doc.get("recovery_actions").and_then(Value::as_array);
+        for action in actions.into_iter().flatten().filter_map(Value::as_str) {
+            say(format!("  → {}", safe(action, false)));
+        }
+        say(String::new());
+    }
+    let mut facts: Vec<Vec<String>> = Vec::new();
+    let mut fact = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            facts.push(vec![ink(name, Ink::Dim), value]);
+        }
+    };
+    let plain = |path: &[&str]| text(doc, path).map(|value| safe(value, false));
+    let when = |key: &str| text(doc, &[key]).and_then(Wall::parse).map(local);
+    fact("for", plain(&["target", "agent_id"]));
+    fact("from", plain(&["source", "agent_id"]));
+    fact("priority", plain(&["priority"]));
+    fact("waits for", plain(&["waiting", "on"]));
+    fact(
+        "until",
+        text(doc, &["waiting", "until"])
+            .and_then(Wall::parse)
+            .map(local),
+    );
+    fact("because", plain(&["waiting", "reason"]));
+    fact("started", when("started_at"));
+    fact("completed", when("completed_at"));
+    fact("failed", when("failed_at"));
+    fact(
+        "worked",
+        doc.get("execution_time_seconds")
+            .map(|seconds| format!("{seconds} s")),
+    );
+    fact("summary", plain(&["result", "summary"]));
+    fact("file", Some(safe(&layout.relative(&place.path), false)));
+    say(columns(&facts).trim_end().to_owned());
+    if let Some(record) = record.filter(|record| !record.meta.attempts.is_empty()) {
+        say(format!("\n{}", ink("ATTEMPTS", Ink::Bold)));
+        say(attempts(layout, &place.id, record).trim_end().to_owned());
+    }
+    for key in ["output", "next_steps", "warnings"] {
+        if let Some(value) = doc.get(key).filter(|value| !is_empty(value)) {
+            say(format!(
+                "\n{}",
+                ink(&key.to_uppercase().replace('_', " "), Ink::Bold)
+            ));
+            let pretty = serde_json::to_string_pretty(value).unwrap_or_default();
+            say(safe(&pretty, true));
+        }
+    }
+    page
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+fn attempts(layout: &Layout, id: &str, record: &Record) -> String {
+    let live = journal::read(&layout.run()).unwrap_or_default();
+    let rows: Vec<Vec<String>> = record
+        .meta
+        .attempts
+        .iter()
+        .map(|attempt| {
+            let outcome = attempt.outcome.map_or_else(
+                || {
+                    let entry = live
+                        .iter()
+                        .find(|entry| entry.key.id == id && entry.key.attempt == attempt.number);
+                    match entry.and_then(|entry| entry.pid) {
+                        Some(pid) => format!("running (process {pid})"),
+                        None => "running".to_owned(),
+                    }
+                },
+                |outcome| {
+                    serde_json::to_value(outcome)
+                        .ok()
+                        .and_then(|word| word.as_str().map(str::to_owned))
+                        .unwrap_or_default()
+                },
+            );
+            let end = match (attempt.exit_code, attempt.signal) {
+                (Some(code), _) => format!("exit {code}"),
+                (None, Some(signal)) => format!("signal {signal}"),
+                (None, None) => String::new(),
+            };
+            let error = attempt
+                .error
+                .as_ref()
+                .map(|e| crate::cli::style::line(&e.message, 60));
+            vec![
+                format!("  {}", attempt.number),
+                local(attempt.started_at),
+                attempt
+                    .milliseconds
+                    .map(|ms| span(std::time::Duration::from_millis(ms)))
+                    .unwrap_or_default(),
+                outcome,
+                end,
+                error.unwrap_or_default(),
+            ]
+        })
+        .collect();
+    columns(&rows)
+}

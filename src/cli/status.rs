@@ -1,0 +1,143 @@
+//! `handoffd status`: everything at a glance.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::style::{Ink, columns, ink, line, local, safe, span};
+use crate::cli::{Global, Outcome};
+use crate::clock::Clock;
+use crate::inspect::status::{Status, gather};
+use crate::protocol::lifecycle::State;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0, also when no daemon runs or something is wrong: read it.")]
+pub struct Options {
+    /// Keep it current until interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+pub fn status(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    loop {
+        let status = gather(&layout, Clock::System.now())?;
+        let text = if global.json {
+            format!("{}\n", status.to_json())
+        } else {
+            page(&status)
+        };
+        let mut out = std::io::stdout().lock();
+        if options.watch && !global.json {
+            // Home, and clear what is below: no flicker.
+            write!(out, "\u{1b}[H\u{1b}[J")?;
+        }
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        if !options.watch {
+            return Ok(0);
+        }
+        drop(out);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn page(status: &Status) -> String {
+    let mut text = String::new();
+    let mut say = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    let daemon = &status.daemon;
+    say(match (daemon.running, daemon.pid, daemon.since) {
+        (true, Some(pid), Some(since)) => format!(
+            "{} on {} (process {pid}, since {})",
+            ink("running", Ink::Good),
+            safe(&status.root, false),
+            local(since)
+        ),
+        _ => format!(
+            "{} on {}: start one with: handoffd run --root {}",
+            ink("no daemon", Ink::Bad),
+            safe(&status.root, false),
+            safe(&status.root, false)
+        ),
+    });
+    for problem in &status.problems {
+        say(format!(
+            "{} {}",
+            ink("problem:", Ink::Bad),
+            safe(problem, false)
+        ));
+    }
+    let counts: Vec<String> = State::ALL
+        .iter()
+        .map(|state| {
+            let count = status.counts.get(state.status()).copied().unwrap_or(0);
+            format!("{count} {}", state.status().replace('_', " "))
+        })
+        .collect();
+    say(counts.join(", "));
+    if !status.waiting_on.is_empty() {
+        let waits: Vec<String> = status
+            .waiting_on
+            .iter()
+            .map(|(on, n)| format!("{n} for a {}", safe(on, false)))
+            .collect();
+        say(format!("waiting: {}", waits.join(", ")));
+    }
+    if let Some((id, age)) = &status.oldest_pending {
+        say(format!(
+            "oldest pending: {} ({})",
+            safe(id, false),
+            span(*age)
+        ));
+    }
+    let (completed, failed) = status.last_hour;
+    say(format!("last hour: {completed} completed, {failed} failed"));
+    if !status.running.is_empty() {
+        say(String::new());
+        say(ink("RUNNING", Ink::Bold));
+        let rows: Vec<Vec<String>> = status
+            .running
+            .iter()
+            .map(|running| {
+                vec![
+                    safe(&running.row.id, false),
+                    safe(running.row.agent.as_deref().unwrap_or("?"), false),
+                    format!("attempt {}", running.attempt),
+                    running
+                        .pid
+                        .map(|pid| format!("process {pid}"))
+                        .unwrap_or_default(),
+                    running
+                        .deadline_in
+                        .map(|d| format!("{} left", span(d)))
+                        .unwrap_or_default(),
+                ]
+            })
+            .collect();
+        say(columns(&rows).trim_end().to_owned());
+    }
+    if !status.failed_lately.is_empty() {
+        say(String::new());
+        say(ink("FAILED LATELY", Ink::Bold));
+        let rows: Vec<Vec<String>> = status
+            .failed_lately
+            .iter()
+            .map(|row| {
+                let (code, message) = row.error.clone().unwrap_or_default();
+                vec![
+                    local(row.updated_at),
+                    safe(&row.id, false),
+                    safe(&code, false),
+                    line(&message, 60),
+                ]
+            })
+            .collect();
+        say(columns(&rows).trim_end().to_owned());
+        say(ink("handoffd show ID tells what to do", Ink::Dim));
+    }
+    text
+}
