@@ -1,8 +1,6 @@
-# What a change must pass.
+# What a change must pass: exactly what CI runs.
 check:
-    cargo fmt --check
-    cargo clippy --all-targets -- -D warnings
-    cargo test
+    .ci/run
 
 test *args:
     cargo test {{args}}
