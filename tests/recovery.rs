@@ -446,6 +446,44 @@ fn rows_17_and_18_a_rejection_is_finished() {
 }
 
 #[test]
+fn row_17_the_reason_survives() {
+    let root = Root::new();
+    root.put("handoffs/pending/x.json", "{broken");
+    root.recover();
+    let told = root.record("failed", "x");
+    // As if it had died with notice and bytes both still on their way.
+    for name in ["x.rejected", "x.json"] {
+        let rejecting = root.path(".handoffd/rejecting").join(name);
+        fs::rename(root.path("handoffs/failed").join(name), rejecting).unwrap();
+    }
+    root.recover();
+    assert_eq!(root.record("failed", "x"), told);
+    assert!(
+        told["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("line 1")
+    );
+}
+
+#[test]
+fn row_19_a_retry_that_was_decided_but_not_moved_is_moved() {
+    let root = Root::new();
+    root.put("handoffs/failed/x.json", &decided("failed").to_string());
+    let command = json!({"action": "retry", "handoff_id": "x"}).to_string();
+    root.put("handoffs/control/c.json", &command);
+    // What the daemon writes before the move; the key names the very file in control/.
+    let control = fs::metadata(root.path("handoffs/control/c.json")).unwrap();
+    let modified = i128::from(control.mtime()) * 1_000_000_000 + i128::from(control.mtime_nsec());
+    let mut record = parked("retry asked for");
+    record["handoffd"]["applied"] = json!([format!("c.json:{}:{modified}", control.ino())]);
+    root.put("handoffs/failed/x.json", &record.to_string());
+    root.recover();
+    root.expect_completed("x", 1);
+    assert!(!root.path("handoffs/control/c.json").exists());
+}
+
+#[test]
 fn row_19_a_command_that_was_carried_out_is_not_carried_out_again() {
     let root = Root::new();
     let mut failed = decided("failed");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::cli::style::safe;
-use crate::cli::{Global, Outcome, unknown_id};
+use crate::cli::style::{local, safe};
+use crate::cli::{Global, Outcome, complete, unknown_id};
 use crate::clock::{Clock, Now, Wall, boot_id};
 use crate::config::Config;
 use crate::inspect::daemon::Daemon;
@@ -22,7 +22,7 @@ use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
 pub struct Options {
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", add = complete::ids())]
     id: String,
 }
 
@@ -85,7 +85,7 @@ fn standing(
                 return Ok(Standing::Queued(queue(layout, config, &place.row(), now)?));
             }
             Standing::Waiting {
-                until: timer.map(|timer| timer.until),
+                until: timer.map(|timer| local(timer.until)),
                 left: left.map(Duration::from_millis),
                 ids: of("ids")
                     .or_else(|| doc.get("depends_on"))
@@ -107,7 +107,7 @@ fn standing(
         State::Completed => Standing::Completed {
             at: text(doc.get("completed_at"))
                 .and_then(|at| Wall::parse(&at))
-                .map(crate::cli::style::local),
+                .map(local),
             seconds: doc.get("execution_time_seconds").map(ToString::to_string),
         },
         State::Failed => {
@@ -200,7 +200,7 @@ fn queue(
         specialist_limit: specialist.and_then(|specialist| specialist.max_concurrent),
         all_running: running.len(),
         limit: config.daemon.max_concurrent,
-        held_until: held_until(layout, agent.as_ref(), now)?,
+        held_until: held_until(layout, agent.as_ref(), now)?.map(local),
         rate: specialist
             .and_then(|specialist| specialist.rate.as_ref())
             .map(|rate| {

@@ -3,15 +3,22 @@
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 the thing asked about failed,
 //! 2 wrong usage or configuration, 3 another daemon holds the root, 124 timed out.
 
+mod act;
+mod audit;
 mod check;
+mod complete;
 mod explain;
 mod init;
 mod list;
+mod logs;
+mod man;
+mod prune;
 mod run;
 mod show;
 mod status;
 mod style;
 mod submit;
+mod validate;
 mod wait;
 
 use std::path::PathBuf;
@@ -76,8 +83,26 @@ enum Command {
     Show(show::Options),
     /// Why a handoff is where it is, and what moves it next
     Explain(explain::Options),
+    /// What an attempt wrote to stderr, also while it runs
+    Logs(logs::Options),
+    /// Events as they happen
+    Tail(audit::TailOptions),
+    /// One handoff's history, or whether the audit log is whole
+    Audit(audit::Options),
+    /// Stop a handoff, wherever it is
+    Cancel(act::CancelOptions),
+    /// Run failed handoffs again, or end a wait for a retry
+    Retry(act::RetryOptions),
+    /// What intake would say of a request, without running it
+    Validate(validate::Options),
+    /// Delete what has ended and is old
+    Prune(prune::Options),
     /// Check the configuration and the root
     Check(check::Options),
+    /// Print a script that makes a shell complete commands and ids
+    Completions(complete::Options),
+    /// Print the manual
+    Man(man::Options),
 }
 
 /// An error with the exit code that belongs to it.
@@ -136,8 +161,17 @@ impl<E: Into<anyhow::Error>> From<E> for Failed {
 type Outcome = Result<u8, Failed>;
 
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    complete::answer_shell();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage_error(&error),
+    };
     let as_json = cli.global.json;
+    if !matches!(cli.command, None | Some(Command::Run(_))) {
+        // `handoffd list | head` ends quietly, as other programs do.
+        // SAFETY: the default disposition is always valid, and no thread runs yet.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
     let outcome = match &cli.command {
         None => run::run(&cli.global, &run::Options::default()),
         Some(Command::Run(options)) => run::run(&cli.global, options),
@@ -148,7 +182,16 @@ pub fn main() -> ExitCode {
         Some(Command::List(options)) => list::list(&cli.global, options),
         Some(Command::Show(options)) => show::show(&cli.global, options),
         Some(Command::Explain(options)) => explain::explain(&cli.global, options),
+        Some(Command::Logs(options)) => logs::logs(&cli.global, options),
+        Some(Command::Tail(options)) => audit::tail(&cli.global, options),
+        Some(Command::Audit(options)) => audit::audit(&cli.global, options),
+        Some(Command::Cancel(options)) => act::cancel(&cli.global, options),
+        Some(Command::Retry(options)) => act::retry(&cli.global, options),
+        Some(Command::Validate(options)) => validate::validate(&cli.global, options),
+        Some(Command::Prune(options)) => prune::prune(&cli.global, options),
         Some(Command::Check(options)) => check::check(&cli.global, options),
+        Some(Command::Completions(options)) => complete::completions(&cli.global, options),
+        Some(Command::Man(options)) => man::man(&cli.global, options),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
@@ -157,6 +200,23 @@ pub fn main() -> ExitCode {
             ExitCode::from(failed.exit)
         }
     }
+}
+
+/// What clap says of a wrong command line, as JSON where that was asked for. `--help` and
+/// `--version` come this way too.
+fn usage_error(error: &clap::Error) -> ExitCode {
+    let as_json = std::env::args_os().any(|arg| arg == "--json");
+    if as_json && error.use_stderr() {
+        let message = error.to_string();
+        let message = message
+            .trim()
+            .strip_prefix("error: ")
+            .unwrap_or(message.trim());
+        Failed::usage("USAGE", anyhow::anyhow!(message.to_owned())).print(true);
+    } else {
+        let _ = error.print();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 impl Global {

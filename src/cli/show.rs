@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use crate::cli::style::{Ink, columns, ink, local, safe, span, state};
-use crate::cli::{Global, Outcome, unknown_id};
+use crate::cli::{Global, Outcome, complete, unknown_id};
 use crate::clock::Wall;
 use crate::inspect::summary::Place;
 use crate::keeper::journal;
@@ -15,7 +15,7 @@ use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
 pub struct Options {
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", add = complete::ids())]
     id: String,
 }
 

@@ -14,10 +14,11 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::durable;
 use crate::policy::intake::{Plan, plan};
+use crate::protocol::agent::AgentName;
 use crate::protocol::document::{self, Document, Syntax};
 use crate::protocol::id::HandoffId;
 use crate::protocol::name::Ext;
-use crate::protocol::request::Request;
+use crate::protocol::request::{Priority, Request};
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
@@ -64,13 +65,7 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
     }
     for file in &options.files {
         let (bytes, ext) = read(file)?;
-        let document = document::parse(&bytes, ext).map_err(|error| Failed {
-            place: error.line.zip(error.column),
-            ..Failed::thing(
-                "SCHEMA_VALIDATION_FAILED",
-                anyhow::anyhow!("{}: {error}", file.display()),
-            )
-        })?;
+        let document = parse(file, &bytes, ext)?;
         checked.push(check(&layout, &config, document, Some((bytes, ext)), file)?);
     }
     for request in &checked {
@@ -91,6 +86,41 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
         .map(|request| request.id.to_string())
         .collect();
     wait::until_ended(&layout, &ids, options.timeout)
+}
+
+/// What a request would become.
+pub struct Verdict {
+    /// The id that the document carries.
+    pub id: Option<String>,
+    pub agent: AgentName,
+    pub priority: Priority,
+}
+
+/// Judges a request as intake would, without dropping it.
+pub fn judge(config: &Config, file: &Path) -> Result<Verdict, Failed> {
+    let (bytes, ext) = read(file)?;
+    let document = parse(file, &bytes, ext)?;
+    let written = document
+        .map
+        .get("handoff_id")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    let request = well_formed(config, &document, file)?;
+    Ok(Verdict {
+        id: written,
+        agent: request.agent,
+        priority: request.priority,
+    })
+}
+
+fn parse(file: &Path, bytes: &[u8], ext: Ext) -> Result<Document, Failed> {
+    document::parse(bytes, ext).map_err(|error| Failed {
+        place: error.line.zip(error.column),
+        ..Failed::thing(
+            "SCHEMA_VALIDATION_FAILED",
+            anyhow::anyhow!("{}: {error}", file.display()),
+        )
+    })
 }
 
 fn made(agent: &str, input: Option<&str>) -> Result<Map<String, Value>, Failed> {
@@ -128,6 +158,37 @@ fn read(file: &Path) -> Result<(Vec<u8>, Ext), Failed> {
     Ok((bytes, ext))
 }
 
+fn refuse(from: &Path, code: &'static str, text: &str) -> Failed {
+    Failed::thing(code, anyhow::anyhow!("{}: {text}", from.display()))
+}
+
+/// The request in a document, if it is one that can ever run.
+fn well_formed(config: &Config, document: &Document, from: &Path) -> Result<Request, Failed> {
+    let map = &document.map;
+    let id = match map.get("handoff_id").and_then(Value::as_str) {
+        Some(id) => HandoffId::parse(id).map_err(|error| {
+            refuse(
+                from,
+                "SCHEMA_VALIDATION_FAILED",
+                &format!("handoff_id: {error}"),
+            )
+        })?,
+        None => new_id()?,
+    };
+    let request = Request::from_document(map, &id).map_err(|errors| {
+        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Failed {
+            field: errors.first().map(|error| error.field.clone()),
+            ..refuse(from, "SCHEMA_VALIDATION_FAILED", &list.join("; "))
+        }
+    })?;
+    // What it depends on is the daemon's business; here only what can't ever run is refused.
+    match plan(&request, config, &[], Clock::System.now()) {
+        Plan::Refuse(told) => Err(refuse(from, told.code.as_str(), &told.message)),
+        _ => Ok(request),
+    }
+}
+
 fn check(
     layout: &Layout,
     config: &Config,
@@ -135,28 +196,14 @@ fn check(
     original: Option<(Vec<u8>, Ext)>,
     from: &Path,
 ) -> Result<Checked, Failed> {
-    let refuse =
-        |code, text: String| Failed::thing(code, anyhow::anyhow!("{}: {text}", from.display()));
+    let id = well_formed(config, &document, from)?.id;
     let Document { map, syntax } = document;
-    let written = map.get("handoff_id").and_then(Value::as_str);
-    let id = match written {
-        Some(id) => HandoffId::parse(id)
-            .map_err(|error| refuse("SCHEMA_VALIDATION_FAILED", format!("handoff_id: {error}")))?,
-        None => new_id()?,
-    };
-    let request = Request::from_document(&map, &id).map_err(|errors| {
-        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        Failed {
-            field: errors.first().map(|error| error.field.clone()),
-            ..refuse("SCHEMA_VALIDATION_FAILED", list.join("; "))
-        }
-    })?;
-    // What it depends on is the daemon's business; here only what can't ever run is refused.
-    if let Plan::Refuse(told) = plan(&request, config, &[], Clock::System.now()) {
-        return Err(refuse(told.code.as_str(), told.message));
-    }
     if layout.is_taken(id.as_str()) || layout.submission(id.as_str()).is_some() {
-        return Err(refuse("DUPLICATE_ID", format!("the id {id} is taken")));
+        return Err(refuse(
+            from,
+            "DUPLICATE_ID",
+            &format!("the id {id} is taken"),
+        ));
     }
     let (bytes, ext) = match (original, syntax) {
         (Some((bytes, ext)), Syntax::Yaml | Syntax::Markdown) => (bytes, ext),
@@ -167,8 +214,9 @@ fn check(
     if bytes.len() as u64 > config.daemon.max_request_size {
         let most = config.daemon.max_request_size;
         return Err(refuse(
+            from,
             "SCHEMA_VALIDATION_FAILED",
-            format!(
+            &format!(
                 "{} bytes are more than daemon.max_request_size ({most})",
                 bytes.len()
             ),

@@ -5,10 +5,13 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde_json::Value;
 
-use crate::cli::{Failed, Global, Outcome, duration};
+use crate::cli::{Failed, Global, Outcome, complete, duration};
+use crate::inspect::daemon::Daemon;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
 use crate::spool::layout::Layout;
 use crate::watch::{FolderKey, Mode, Watcher};
 
@@ -21,7 +24,7 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(5);
                         Exit code: 0 all completed, 1 one failed or is unknown, 124 timed out."
 )]
 pub struct Options {
-    #[arg(required = true, value_name = "ID")]
+    #[arg(required = true, value_name = "ID", add = complete::ids())]
     ids: Vec<String>,
     /// Give up after this time
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -61,6 +64,12 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
             let _ = tell.send(());
         },
     )?;
+    if !Daemon::of(layout).running {
+        eprintln!(
+            "no daemon runs on {}; waiting for one",
+            layout.root().display()
+        );
+    }
     let mut any_failed = false;
     for id in ids {
         let (state, bytes) = loop {
@@ -88,13 +97,16 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
     Ok(u8::from(any_failed))
 }
 
+/// The record of one that has ended. A file that stands there without saying so was put there
+/// by hand.
 fn ended(layout: &Layout, id: &str) -> Option<(State, Vec<u8>)> {
     [State::Completed, State::Failed]
         .into_iter()
         .find_map(|state| {
-            fs::read(layout.record(state, id))
-                .ok()
-                .map(|bytes| (state, bytes))
+            let bytes = fs::read(layout.record(state, id)).ok()?;
+            let doc = Record::document(&bytes)?;
+            let says_so = doc.get("status").and_then(Value::as_str) == Some(state.status());
+            says_so.then_some((state, bytes))
         })
 }
 

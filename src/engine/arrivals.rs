@@ -9,6 +9,7 @@ use crate::engine::parked::{On, Parked};
 use crate::engine::world::World;
 use crate::engine::{
     Alarm, Busy, Engine, KEPT_DOCUMENTS, LOOKS_IN_FLIGHT, UNCLOSED_SETTLE_MS, Unsettled, attempt,
+    start,
 };
 use crate::policy::intake::{Plan, dependency_cycle, plan};
 use crate::protocol::document::Syntax;
@@ -63,11 +64,7 @@ impl Engine {
 
     /// A folder that somebody deleted is made again.
     fn mend_folders(&self) {
-        self.actors.run(|world| {
-            if let Err(error) = world.layout.ensure() {
-                tracing::warn!("a folder is gone and can't be made again: {error}");
-            }
-        });
+        self.actors.run(start::mend_folders);
     }
 
     fn on_gone(&mut self, name: &OsStr) {

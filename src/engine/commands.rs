@@ -181,7 +181,8 @@ pub fn refuse(world: &World, name: &OsStr, identity: Identity, reason: &str) {
     let shown = shown(name);
     if Identity::at(&path).is_ok_and(|now| now == identity) {
         let moved = fs::create_dir_all(&folder).and_then(|()| {
-            let note = note_name(name);
+            let kept = free_name(&folder, name);
+            let note = note_name(&kept);
             let text = json!({
                 "file": shown, "reason": reason, "timestamp": now.wall.to_string(),
             });
@@ -193,7 +194,7 @@ pub fn refuse(world: &World, name: &OsStr, identity: Identity, reason: &str) {
                 .tmp()
                 .join(format!("reason-{}", identity.inode));
             durable::write_whole(&folder.join(&note), &temp, &bytes, durability)?;
-            durable::replace(&path, &folder.join(name))
+            durable::move_no_replace(&path, &folder.join(&kept))
         });
         if let Err(error) = moved {
             tracing::warn!(file = shown, "the command could not be set aside: {error}");
@@ -207,6 +208,24 @@ pub fn refuse(world: &World, name: &OsStr, identity: Identity, reason: &str) {
     world.tell(Event::CommandDone {
         name: name.to_owned(),
     });
+}
+
+/// The name itself, or with a number before it where an earlier refusal has it.
+fn free_name(folder: &Path, name: &OsStr) -> OsString {
+    let taken = |name: &OsStr| fs::symlink_metadata(folder.join(name)).is_ok();
+    let numbered = |n: u32| {
+        let mut numbered = OsString::from(format!("{n}-"));
+        numbered.push(name);
+        numbered
+    };
+    if taken(name) {
+        (2..u32::MAX)
+            .map(numbered)
+            .find(|name| !taken(name))
+            .unwrap_or_default()
+    } else {
+        name.to_owned()
+    }
 }
 
 /// `<name>.reason.json`, cut where the file system would not take it.

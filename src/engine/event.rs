@@ -109,6 +109,8 @@ pub enum Event {
     /// The configuration was read again.
     Reloaded(Result<Box<Config>, String>),
     Trouble(Option<String>),
+    /// Another daemon holds this root now.
+    RootLost,
 }
 
 #[derive(Debug)]

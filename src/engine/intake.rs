@@ -203,11 +203,14 @@ pub fn dependency_states(layout: &Layout, request: &Request) -> Vec<Dependency> 
 
 pub fn dependency_state(layout: &Layout, id: &str) -> Dependency {
     let states = layout.states_of(id);
-    if states.contains(&State::Completed) {
+    let live = [State::InProgress, State::Waiting];
+    if live.iter().any(|state| states.contains(state)) {
+        Dependency::Live
+    } else if states.contains(&State::Completed) {
         Dependency::Completed
     } else if states.contains(&State::Failed) {
         Dependency::Failed
-    } else if !states.is_empty() || layout.submission(id).is_some() {
+    } else if layout.submission(id).is_some() {
         Dependency::Live
     } else {
         Dependency::Missing
@@ -434,6 +437,7 @@ pub fn reject(world: &World, name: &OsStr, broken: Broken) {
     };
     let line = audit::Event::new(now.wall, "refused")
         .about(broken.wanted)
+        .with("to", State::Failed.status())
         .with("file", name.to_string_lossy().into_owned())
         .with("code", broken.told.code.as_str())
         .with("message", broken.told.message);

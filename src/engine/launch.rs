@@ -147,12 +147,12 @@ fn begin(
     let slot = world
         .slots
         .acquire()
-        .map_err(|error| NotLaunched::Io(error.to_string()))?;
+        .map_err(|error| NotLaunched::Io(format!(".handoffd/run/: {error}")))?;
     collect::clean(&world.paths(id, number));
     let taken = take(&record.to_bytes()).map_err(|error| {
         world.slots.release(slot.number);
         match error {
-            TakeError::Io(error) => NotLaunched::Io(error.to_string()),
+            TakeError::Io(error) => NotLaunched::Io(format!("{from}/ to in-progress/: {error}")),
             TakeError::Gone | TakeError::Changed | TakeError::Taken => NotLaunched::LookAgain,
         }
     })?;

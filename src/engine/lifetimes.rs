@@ -214,9 +214,10 @@ impl Engine {
             "its record was edited or moved while it runs; put back"
         );
         self.restoring.insert(id.to_owned());
-        let (id, record) = (id.to_owned(), running.record.clone());
+        let (id, known) = (id.to_owned(), running.identity);
+        let record = running.record.clone();
         self.actors
-            .run(move |world| restore_record(world, id, &record));
+            .run(move |world| restore_record(world, id, &record, known));
     }
 
     pub(super) fn on_restored(&mut self, id: &str, identity: Option<Identity>) {

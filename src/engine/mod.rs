@@ -16,6 +16,7 @@ pub mod moves;
 pub mod orders;
 pub mod outcome;
 pub mod parked;
+pub mod past;
 pub mod readmit;
 pub mod recovery;
 pub mod sampling;
@@ -211,6 +212,7 @@ impl Engine {
             Event::StrayDone { id, found } => self.on_stray(&id, *found),
             Event::Reloaded(config) => self.on_reloaded(config),
             Event::Trouble(trouble) => self.on_trouble(trouble),
+            Event::RootLost => self.stopping = Some(Stopping::Detach),
         }
     }
 

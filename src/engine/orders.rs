@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::{Config, OnStop};
 use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
 use crate::engine::event::{Event, Folder};
-use crate::engine::{Alarm, Busy, Engine, Stopping, attempt};
+use crate::engine::{Alarm, Busy, Engine, Stopping, attempt, start};
 use crate::keeper::wire::Why;
 use crate::protocol::control::Action;
 use crate::protocol::document::Syntax;
@@ -157,6 +157,7 @@ impl Engine {
         self.alarm(at, Alarm::Rescan);
         let watcher = Arc::clone(&self.watcher);
         self.readers.run(move |world| {
+            start::mend_folders(world);
             for folder in watcher.rearm() {
                 world.tell(Event::Hint(Hint::Rescan {
                     folder: Some(folder),

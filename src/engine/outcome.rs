@@ -15,6 +15,7 @@ use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::result::Output;
 use crate::runner::collect;
 use crate::spool::commit::Change;
 
@@ -86,6 +87,15 @@ pub fn finish(world: &World, running: Running, end: End) {
             counted: true,
             reason,
         },
+        End::Exited {
+            exit: Exit::Code(0),
+            why: None,
+        } if collected.stdout_lost && collected.result_file == Output::Nothing => {
+            Verdict::Interrupted {
+                counted: true,
+                reason: "the file it printed to was deleted while it ran".to_owned(),
+            }
+        }
         End::Exited { exit, why } => judge(&Ended {
             exit,
             why,
@@ -100,7 +110,7 @@ pub fn finish(world: &World, running: Running, end: End) {
         }),
     };
     let keep_stdout = !matches!(verdict, Verdict::Completed { .. } | Verdict::Held { .. });
-    if let Err(error) = collect::keep_logs(&world.slots, slot, &paths, keep_stdout) {
+    if let Err(error) = collect::keep_logs(&world.slots, slot, &paths, keep_stdout, max_output) {
         tracing::warn!(
             handoff_id = key.id,
             "the attempt's log could not be kept: {error}"

@@ -4,13 +4,10 @@
 //! and carries the table out, with the same jobs that run at any other time. A file that turns
 //! up in `in-progress/` or `waiting/` later goes the same way.
 
-use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
-use crate::clock::Wall;
 use crate::durable;
 use crate::engine::attempt::Running;
 use crate::engine::event::Event;
@@ -18,6 +15,7 @@ use crate::engine::intake::transition;
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::{End, finish};
 use crate::engine::parked::Parked;
+use crate::engine::past::{Claim, Past};
 use crate::engine::readmit::{readmit, reject, reject_as};
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Held, Key};
@@ -31,20 +29,11 @@ use crate::protocol::name::Ext;
 use crate::protocol::record::{AttemptOutcome, Record};
 use crate::protocol::request::Request;
 use crate::runner::vitals::Vitals;
-use crate::spool::claim::{Origin, parse_claim_name};
+use crate::spool::claim::Origin;
 use crate::spool::commit::Change;
 use crate::spool::look::{Identity, Looked, look};
 use crate::spool::recover::{Action, Attempt, Stands, decide};
 use crate::spool::reject::Rejection;
-use crate::store::audit::Line;
-
-/// A claim that was under way.
-#[derive(Debug)]
-struct Claim {
-    origin: Origin,
-    inode: u64,
-    path: PathBuf,
-}
 
 /// What one file turned out to be.
 #[derive(Debug)]
@@ -57,85 +46,6 @@ pub enum Found {
     Nothing,
     /// It can't be dealt with now; it stays where it is.
     Left(String),
-}
-
-/// What is known from before: the keeper's attempts, claims under way, audit lines.
-#[derive(Default)]
-pub struct Past {
-    attempts: HashMap<Key, Held>,
-    claims: HashMap<String, Claim>,
-    told: HashSet<(String, u64)>,
-    /// What happened before this moment may be told further back than was read.
-    told_since: Option<Wall>,
-}
-
-impl Past {
-    /// Reads the temporary folder and what the keeper holds. Half-written contents that nothing
-    /// refers to are deleted; they were never in place.
-    pub fn gather(world: &World, held: Vec<Held>, recent: &[Line]) -> io::Result<Self> {
-        let mut claims = HashMap::new();
-        for entry in fs::read_dir(world.layout.tmp())? {
-            let path = entry?.path();
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            // An exchange without the system's help keeps one of the two under a spare name.
-            let base = name.strip_suffix(".spare");
-            if base.is_some_and(|base| world.layout.tmp().join(base).exists()) {
-                fs::remove_file(&path)?;
-                continue;
-            }
-            match parse_claim_name(base.unwrap_or(&name)) {
-                Some((origin, inode, id)) => {
-                    claims.insert(
-                        id.to_owned(),
-                        Claim {
-                            origin,
-                            inode,
-                            path: path.clone(),
-                        },
-                    );
-                }
-                None if path.is_dir() => tracing::warn!("{} is a folder", path.display()),
-                None => fs::remove_file(&path)?,
-            }
-        }
-        let told = recent
-            .iter()
-            .filter_map(|line| {
-                let revision = line.detail.get("revision")?.as_u64()?;
-                Some((line.handoff_id.clone()?, revision))
-            })
-            .collect();
-        let attempts = held
-            .into_iter()
-            .map(|held| (held.key.clone(), held))
-            .collect();
-        Ok(Self {
-            attempts,
-            claims,
-            told,
-            told_since: recent.first().map(|line| line.at),
-        })
-    }
-
-    pub fn with_attempts(held: Vec<Held>) -> Self {
-        let attempts = held
-            .into_iter()
-            .map(|held| (held.key.clone(), held))
-            .collect();
-        Self {
-            attempts,
-            ..Self::default()
-        }
-    }
-
-    /// Attempts that no record in `in-progress/` has claimed.
-    pub fn unclaimed(&self) -> Vec<Held> {
-        self.attempts.values().cloned().collect()
-    }
 }
 
 /// Deals with the record of `id` in `folder`.

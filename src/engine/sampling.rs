@@ -1,6 +1,7 @@
 //! Sampling: the job that looks at running attempts, and the one that puts a touched record
 //! back.
 
+use crate::durable;
 use crate::engine::event::{Event, Sampled};
 use crate::engine::intake::transition;
 use crate::engine::world::World;
@@ -43,9 +44,24 @@ pub struct SampleRequest {
     pub check_result: bool,
 }
 
-/// Puts a running attempt's record back where somebody edited or moved it.
-pub fn restore_record(world: &World, id: String, record: &Record) {
+/// Puts a running attempt's record back where somebody edited or moved it. One that was only
+/// moved is moved back, so that its id does not stand in two folders.
+pub fn restore_record(world: &World, id: String, record: &Record, known: Option<Identity>) {
     let at = State::InProgress;
+    let path = world.layout.record(at, &id);
+    let moved_to = State::ALL
+        .into_iter()
+        .filter(|state| *state != at)
+        .map(|state| world.layout.record(state, &id))
+        .find(|there| Identity::at(there).is_ok_and(|there| Some(there) == known));
+    if let Some(there) = moved_to
+        && let Err(error) = durable::move_no_replace(&there, &path)
+    {
+        tracing::warn!(
+            handoff_id = id,
+            "its record could not be moved back: {error}"
+        );
+    }
     let line = transition(record, &id, "record_restored", at, at, world.now().wall);
     let change = Change::Advance {
         id: id.clone(),
@@ -53,7 +69,7 @@ pub fn restore_record(world: &World, id: String, record: &Record) {
         to: at,
         bytes: record.to_bytes(),
     };
-    let (events, path) = (world.events.clone(), world.layout.record(at, &id));
+    let events = world.events.clone();
     world.committer.submit(change, vec![line], move |_| {
         let identity = Identity::at(&path).ok();
         let _ = events.send(Event::RecordRestored { id, identity });

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +18,8 @@ use crate::durable;
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::event::Event;
 use crate::engine::parked::Lot;
-use crate::engine::recovery::{Found, Past, finish_rejections, recover_one, sweep_claims};
+use crate::engine::past::Past;
+use crate::engine::recovery::{Found, finish_rejections, recover_one, sweep_claims};
 use crate::engine::world::{Workers, World};
 use crate::engine::{Busy, Engine};
 use crate::keeper::wire::{Held, Report, State as KeeperState, Why};
@@ -74,15 +76,11 @@ fn no_keeper(source: io::Error) -> StartError {
     StartError::System { what, source }
 }
 
-/// Holds the root for as long as it lives.
-struct RootLock {
-    _folder: File,
-}
-
-fn lock_root(layout: &Layout) -> Result<RootLock, StartError> {
+/// Holds the root for as long as it is open.
+fn lock_root(layout: &Layout) -> Result<File, StartError> {
     let folder = File::open(layout.handoffs()).map_err(system("handoffs/ can't be opened"))?;
     match folder.try_lock() {
-        Ok(()) => Ok(RootLock { _folder: folder }),
+        Ok(()) => Ok(folder),
         Err(TryLockError::WouldBlock) => {
             let pid = std::fs::read(layout.daemon_file())
                 .ok()
@@ -94,6 +92,34 @@ fn lock_root(layout: &Layout) -> Result<RootLock, StartError> {
             })
         }
         Err(TryLockError::Error(error)) => Err(system("handoffs/ can't be locked")(error)),
+    }
+}
+
+/// Makes missing folders again, and holds `handoffs/` if it is another one than before. Where
+/// somebody else holds that one, this daemon must go.
+pub fn mend_folders(world: &World) {
+    if let Err(error) = world.layout.ensure() {
+        tracing::warn!("a folder is gone and can't be made again: {error}");
+    }
+    let held = world.lock.lock().map(|held| held.metadata());
+    let same = match (held, std::fs::metadata(world.layout.handoffs())) {
+        (Ok(Ok(held)), Ok(now)) => (held.dev(), held.ino()) == (now.dev(), now.ino()),
+        _ => false,
+    };
+    if same {
+        return;
+    }
+    match lock_root(&world.layout) {
+        Ok(folder) => {
+            tracing::warn!("handoffs/ was replaced; it is held again");
+            if let Ok(mut held) = world.lock.lock() {
+                *held = folder;
+            }
+        }
+        Err(error) => {
+            tracing::error!("handoffs/ was replaced, and {error}");
+            world.tell(Event::RootLost);
+        }
     }
 }
 
@@ -117,7 +143,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
     layout
         .ensure()
         .map_err(|error| in_root(error.to_string()))?;
-    let _lock = lock_root(&layout)?;
+    let lock = lock_root(&layout)?;
     layout
         .check_one_file_system()
         .map_err(|error| in_root(error.to_string()))?;
@@ -170,6 +196,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             Arc::clone(&config),
             keeper,
             options.program.clone(),
+            lock,
         ));
         listen(&world.events, reader);
         let engine = build(&world, held, &recent, since, options)?;

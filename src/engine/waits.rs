@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 
 use crate::engine::event::{Event, Folder};
 use crate::engine::parked::{On, Parked};
-use crate::engine::recovery::{Found, Past, recover_one};
+use crate::engine::past::Past;
+use crate::engine::recovery::{Found, recover_one};
 use crate::engine::{Busy, Engine, moves};
 use crate::policy::intake::{Dependency, dependency_failed, dependency_missing};
 use crate::policy::judge::Failure;

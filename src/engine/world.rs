@@ -4,6 +4,7 @@
 //! reference to this and reports back with an [`Event`].
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,6 +32,8 @@ pub struct World {
     keeper: RwLock<Client>,
     /// This program, to start a keeper with.
     pub program: PathBuf,
+    /// `handoffs/` itself, locked.
+    pub lock: Mutex<File>,
     passing: Passing,
 }
 
@@ -63,6 +66,7 @@ impl World {
         config: Arc<Config>,
         keeper: Client,
         program: PathBuf,
+        lock: File,
     ) -> Self {
         let slots = Slots::new(&layout.run());
         Self {
@@ -75,6 +79,7 @@ impl World {
             config: RwLock::new(config),
             keeper: RwLock::new(keeper),
             program,
+            lock: Mutex::new(lock),
             passing: Passing::default(),
         }
     }

@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use crate::clock::Wall;
-
 /// What is known of a handoff, its surroundings and its daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Situation {
@@ -31,7 +29,7 @@ pub enum Standing {
     Interrupted,
     Waiting {
         on: String,
-        until: Option<Wall>,
+        until: Option<String>,
         left: Option<Duration>,
         ids: Vec<String>,
         reason: String,
@@ -57,7 +55,7 @@ pub struct Queue {
     pub specialist_limit: Option<usize>,
     pub all_running: usize,
     pub limit: usize,
-    pub held_until: Option<Wall>,
+    pub held_until: Option<String>,
     pub rate: Option<String>,
     pub configured: bool,
 }
@@ -111,7 +109,7 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
             left,
             ids,
             reason,
-        } => waiting(id, on, *until, *left, ids, reason),
+        } => waiting(id, on, until.as_deref(), *left, ids, reason),
         Standing::Completed { at, seconds } => {
             let when = at
                 .as_ref()
@@ -177,7 +175,7 @@ fn queued(id: &str, agent: &str, queue: &Queue) -> Vec<String> {
             queue.limit
         ));
     }
-    if let Some(until) = queue.held_until {
+    if let Some(until) = &queue.held_until {
         told.push(format!(
             "{agent} asked to be left alone until {until}; a retry lifts that."
         ));
@@ -218,7 +216,7 @@ fn running(id: &str, agent: &str, process: &Process) -> Vec<String> {
 fn waiting(
     id: &str,
     on: &str,
-    until: Option<Wall>,
+    until: Option<&str>,
     left: Option<Duration>,
     ids: &[String],
     reason: &str,

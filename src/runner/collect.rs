@@ -22,6 +22,8 @@ pub struct Collected {
     pub stderr_tail: String,
     /// There is a log to keep.
     pub has_log: bool,
+    /// The file it printed to is gone: what it said can't be known.
+    pub stdout_lost: bool,
 }
 
 /// Reads what the attempt in this slot left. Nothing is moved or deleted.
@@ -38,6 +40,7 @@ pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64
         stdout: read_output(&slots.stdout_path(number), max_output),
         stderr_tail: tail(&log),
         has_log: size(&log) > 0,
+        stdout_lost: !slots.stdout_path(number).exists(),
     }
 }
 
@@ -99,21 +102,37 @@ fn tail(path: &Path) -> String {
 }
 
 /// Puts the log away under its own name, and the printed text too where the attempt failed.
+/// Of either no more than `cap` bytes are kept, from the end.
 pub fn keep_logs(
     slots: &Slots,
     number: u32,
     paths: &AttemptPaths,
     keep_stdout: bool,
+    cap: u64,
 ) -> io::Result<()> {
     let stderr = slots.stderr_path(number);
-    if size(&stderr) > 0 {
-        durable::replace(&stderr, &paths.log)?;
+    match size(&stderr) {
+        0 => {}
+        small if small <= cap => durable::replace(&stderr, &paths.log)?,
+        _ => {
+            copy_end(&stderr, &paths.log, cap)?;
+            File::options().write(true).open(&stderr)?.set_len(0)?;
+        }
     }
     let stdout = slots.stdout_path(number);
     if keep_stdout && size(&stdout) > 0 {
-        fs::copy(&stdout, &paths.kept_stdout)?;
+        copy_end(&stdout, &paths.kept_stdout, cap)?;
     }
     Ok(())
+}
+
+/// Copies the last `most` bytes, without the hole that a cut log may have there.
+fn copy_end(from: &Path, to: &Path, most: u64) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    let length = source.metadata()?.len();
+    let most = if length > most { most / 2 } else { most };
+    source.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+    io::copy(&mut source.take(most), &mut File::create(to)?).map(drop)
 }
 
 /// Removes what only the running attempt needed.
@@ -183,13 +202,30 @@ mod tests {
         assert_eq!(collected.result_file, Output::Nothing);
         assert_eq!(collected.stderr_tail, "first\nlast words");
         for _ in 0..2 {
-            keep_logs(&slots, slot.number, &paths, true).unwrap();
+            keep_logs(&slots, slot.number, &paths, true, 1000).unwrap();
             assert!(
                 collect(&slots, slot.number, &paths, 1000).has_log,
                 "also when asked again"
             );
         }
         assert_eq!(fs::read(&paths.kept_stdout).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn of_a_flood_only_the_end_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let slots = Slots::new(dir.path());
+        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
+        let mut slot = slots.acquire().unwrap();
+        for file in [&mut slot.stdout, &mut slot.stderr] {
+            file.write_all(&[b'x'; 10_000]).unwrap();
+            file.write_all(b"the end").unwrap();
+        }
+        keep_logs(&slots, slot.number, &paths, true, 1000).unwrap();
+        for kept in [&paths.log, &paths.kept_stdout] {
+            let text = fs::read_to_string(kept).unwrap();
+            assert!(text.len() <= 1000 && text.ends_with("the end"));
+        }
     }
 
     #[test]

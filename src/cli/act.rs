@@ -1,0 +1,222 @@
+//! `handoffd cancel` and `handoffd retry`: acting, by way of `control/`.
+//!
+//! The commands only drop files there, as any script can. So the same works while no daemon
+//! runs, and is carried out when one comes back; the commands say which it was.
+
+use std::fs;
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cli::list::Filters;
+use crate::cli::style::{columns, line, safe};
+use crate::cli::{Failed, Global, Outcome, complete, unknown_id};
+use crate::durable::{self, Durability};
+use crate::inspect::daemon::Daemon;
+use crate::inspect::list::{places, rows};
+use crate::inspect::summary::{Place, Row};
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+
+/// How long to watch a running daemon take up a command.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  handoffd cancel build-7\n  handoffd cancel build-7 --comment \
+                        'wrong branch'"
+)]
+pub struct CancelOptions {
+    #[arg(required = true, value_name = "ID", add = complete::live_ids())]
+    ids: Vec<String>,
+    #[command(flatten)]
+    words: Words,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  handoffd retry build-7\n  handoffd retry --code TIMEOUT --since \
+                        1h          # shows what it would do\n  handoffd retry --code TIMEOUT --since \
+                        1h --yes"
+)]
+pub struct RetryOptions {
+    #[arg(value_name = "ID", add = complete::failed_ids())]
+    ids: Vec<String>,
+    /// Instead of ids: every failed one that these filters let through
+    #[command(flatten)]
+    filters: Filters,
+    /// Don't ask before a bulk retry
+    #[arg(long, short = 'y')]
+    yes: bool,
+    #[command(flatten)]
+    words: Words,
+}
+
+#[derive(Debug, Args)]
+struct Words {
+    /// Who asks; the user's name if not given
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// Why; it stands in the record and in the audit log
+    #[arg(long, value_name = "TEXT")]
+    comment: Option<String>,
+}
+
+pub fn cancel(global: &Global, options: &CancelOptions) -> Outcome {
+    let layout = global.existing_layout()?;
+    for id in &options.ids {
+        Place::find(&layout, id).ok_or_else(|| unknown_id(&layout, id))?;
+    }
+    send(global, &layout, "cancel", &options.ids, &options.words)
+}
+
+pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
+    let layout = global.existing_layout()?;
+    if options.ids.is_empty() == options.filters.is_empty() {
+        let text = "name ids, or filters like --code TIMEOUT --since 1h, but not both";
+        return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
+    }
+    if !options.ids.is_empty() {
+        for id in &options.ids {
+            Place::find(&layout, id).ok_or_else(|| unknown_id(&layout, id))?;
+        }
+        return send(global, &layout, "retry", &options.ids, &options.words);
+    }
+    let mut filter = options.filters.to_filter()?;
+    if filter.states.is_empty() {
+        filter.states.push(State::Failed);
+    }
+    let places = places(&layout, &filter)?;
+    let found: Vec<Row> = rows(&places, &filter).map(|(_, row)| row).collect();
+    if found.is_empty() {
+        eprintln!("nothing matches; nothing is retried");
+        return Ok(0);
+    }
+    if !options.yes && !confirmed(&found)? {
+        return Ok(0);
+    }
+    let ids: Vec<String> = found.into_iter().map(|row| row.id).collect();
+    send(global, &layout, "retry", &ids, &options.words)
+}
+
+/// Shows what would be retried, and asks where there is somebody to ask.
+fn confirmed(found: &[Row]) -> Result<bool, Failed> {
+    let table: Vec<Vec<String>> = found
+        .iter()
+        .take(20)
+        .map(|row| {
+            let (code, message) = row.error.clone().unwrap_or_default();
+            vec![
+                format!("  {}", safe(&row.id, false)),
+                safe(&code, false),
+                line(&message, 60),
+            ]
+        })
+        .collect();
+    eprint!("{}", columns(&table));
+    if found.len() > 20 {
+        eprintln!("  and {} more", found.len() - 20);
+    }
+    if !std::io::stdin().is_terminal() {
+        eprintln!("{} would be retried; add --yes to do it", found.len());
+        return Ok(false);
+    }
+    eprint!("Retry these {}? [y/N] ", found.len());
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Drops one command for each id, and tells what became of them.
+fn send(global: &Global, layout: &Layout, action: &str, ids: &[String], words: &Words) -> Outcome {
+    let by = words.by.clone().or_else(|| std::env::var("USER").ok());
+    let mut sent: Vec<(String, PathBuf)> = Vec::new();
+    for id in ids {
+        let name = format!("{action}-{}.json", uuid::Uuid::now_v7().simple());
+        let command = json!({
+            "action": action, "handoff_id": id, "by": by, "comment": words.comment,
+        });
+        let path = layout.control().join(&name);
+        let temp = layout.control().join(format!(".{name}.tmp"));
+        let bytes = format!("{command}\n");
+        durable::write_whole(&path, &temp, bytes.as_bytes(), Durability::Full)
+            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        sent.push((id.clone(), path));
+    }
+    if !Daemon::of(layout).running {
+        if global.json {
+            for (id, _) in &sent {
+                println!(
+                    "{}",
+                    json!({ "id": id, "action": action, "status": "queued" })
+                );
+            }
+        } else {
+            eprintln!("no daemon runs here: it is carried out when one is started");
+        }
+        return Ok(0);
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let mut refused = false;
+    for (id, path) in sent {
+        let told = outcome(&path, deadline);
+        refused |= told.is_err();
+        report(global, action, &id, &told);
+    }
+    Ok(u8::from(refused))
+}
+
+/// Waits until the daemon has taken the command up: gone is done, refused has a reason.
+fn outcome(path: &std::path::Path, deadline: Instant) -> Result<bool, String> {
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let reason = path
+        .with_file_name("rejected")
+        .join(format!("{name}.reason.json"));
+    loop {
+        if let Ok(bytes) = fs::read(&reason) {
+            let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            let text = told
+                .get("reason")
+                .and_then(Value::as_str)
+                .unwrap_or("no reason given");
+            return Err(text.to_owned());
+        }
+        if !path.exists() {
+            return Ok(true);
+        }
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn report(global: &Global, action: &str, id: &str, told: &Result<bool, String>) {
+    let status = match told {
+        Ok(true) => "done",
+        Ok(false) => "under_way",
+        Err(_) => "refused",
+    };
+    if global.json {
+        let reason = told.as_ref().err();
+        println!(
+            "{}",
+            json!({ "id": id, "action": action, "status": status, "reason": reason })
+        );
+        return;
+    }
+    let id = safe(id, false);
+    match told {
+        Ok(true) => eprintln!("{action} {id}: done"),
+        Ok(false) => eprintln!("{action} {id}: under way (see: handoffd explain {id})"),
+        Err(reason) => eprintln!("{action} {id}: refused: {}", safe(reason, false)),
+    }
+}

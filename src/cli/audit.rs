@@ -1,0 +1,178 @@
+//! `handoffd audit`: one handoff's history, or whether the log is whole; `handoffd tail`:
+//! events as they happen.
+
+use std::io::Write;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::cli::style::{Ink, ink, line, local, safe};
+use crate::cli::{Failed, Global, Outcome, complete};
+use crate::spool::layout::Layout;
+use crate::store::audit::{self, Line};
+use crate::watch::{FolderKey, Mode, Watcher};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code of --verify: 0 the log is whole, 1 it is not.")]
+pub struct Options {
+    #[arg(value_name = "ID", required_unless_present = "verify", add = complete::ids())]
+    id: Option<String>,
+    /// Check numbers and hashes of the whole log
+    #[arg(long, conflicts_with = "id")]
+    verify: bool,
+}
+
+pub fn audit(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    let Some(id) = &options.id else {
+        return verify(global, &layout);
+    };
+    let lines = audit::recent(&layout.audit(), u64::MAX)?;
+    let mut found = false;
+    for line in lines
+        .iter()
+        .filter(|line| line.handoff_id.as_ref() == Some(id))
+    {
+        found = true;
+        print(global, line)?;
+    }
+    if found {
+        return Ok(0);
+    }
+    let text = format!("the audit log knows no handoff called {id}");
+    Err(Failed::thing("UNKNOWN_ID", anyhow::anyhow!(text)))
+}
+
+fn verify(global: &Global, layout: &Layout) -> Outcome {
+    let verdict = audit::verify(&layout.audit())?;
+    let sound = verdict.is_sound();
+    if global.json {
+        let problems: Vec<String> = verdict.problems.iter().map(ToString::to_string).collect();
+        let text = json!({
+            "sound": sound, "files": verdict.files, "lines": verdict.lines,
+            "last_seq": verdict.last_seq, "torn": verdict.torn, "problems": problems,
+        });
+        println!("{text}");
+        return Ok(u8::from(!sound));
+    }
+    for problem in &verdict.problems {
+        println!("{}", safe(&problem.to_string(), false));
+    }
+    let torn = match verdict.torn {
+        0 => String::new(),
+        n => format!(", {n} torn by a crash and closed"),
+    };
+    println!(
+        "{}: {} lines in {} files{torn}",
+        if sound { "whole" } else { "NOT WHOLE" },
+        verdict.lines,
+        verdict.files
+    );
+    Ok(u8::from(!sound))
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Runs until interrupted. For other programs: tail -F audit/*.jsonl")]
+pub struct TailOptions {
+    /// Only failures
+    #[arg(long)]
+    failed: bool,
+    /// How many past events to begin with
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
+    lines: usize,
+}
+
+pub fn tail(global: &Global, options: &TailOptions) -> Outcome {
+    let layout = global.existing_layout()?;
+    let (tell, told) = channel();
+    std::fs::create_dir_all(layout.audit())?;
+    let folders = [(FolderKey(0), layout.audit())];
+    let _watcher = Watcher::new(
+        &folders,
+        Mode::Auto,
+        Duration::from_millis(500),
+        move |_| {
+            let _ = tell.send(());
+        },
+    )?;
+    let wanted = |line: &Line| !options.failed || is_failure(line);
+    let past = audit::recent(&layout.audit(), 1024 * 1024)?;
+    let mut seen = past.last().map_or(0, |line| line.seq);
+    let past: Vec<&Line> = past.iter().filter(|line| wanted(line)).collect();
+    for line in past.iter().skip(past.len().saturating_sub(options.lines)) {
+        print(global, line)?;
+    }
+    loop {
+        let _ = told.recv_timeout(Duration::from_secs(5));
+        while told.try_recv().is_ok() {}
+        for line in since(&layout, seen)? {
+            seen = line.seq;
+            if wanted(&line) {
+                print(global, &line)?;
+            }
+        }
+    }
+}
+
+/// The lines after `seen`, reading as far back as it takes.
+fn since(layout: &Layout, seen: u64) -> Result<Vec<Line>, Failed> {
+    let mut bytes = 64 * 1024;
+    loop {
+        let lines = audit::recent(&layout.audit(), bytes)?;
+        let reaches_back = lines.first().is_none_or(|line| line.seq <= seen + 1);
+        if reaches_back || bytes > 1024 * 1024 * 1024 {
+            return Ok(lines.into_iter().filter(|line| line.seq > seen).collect());
+        }
+        bytes *= 8;
+    }
+}
+
+fn is_failure(line: &Line) -> bool {
+    line.detail.get("to").is_some_and(|to| to == "failed") || line.event == "refused"
+}
+
+fn print(global: &Global, told: &Line) -> Result<(), Failed> {
+    let mut out = std::io::stdout().lock();
+    if global.json {
+        let mut map = Map::new();
+        map.insert("seq".to_owned(), told.seq.into());
+        map.insert("at".to_owned(), told.at.to_string().into());
+        map.insert("event".to_owned(), told.event.clone().into());
+        map.insert("handoff_id".to_owned(), told.handoff_id.clone().into());
+        map.extend(told.detail.clone());
+        writeln!(out, "{}", Value::Object(map))?;
+        return Ok(());
+    }
+    let detail = |key: &str| told.detail.get(key);
+    let text = |key: &str| detail(key).and_then(Value::as_str).unwrap_or_default();
+    let tone = match text("to") {
+        "failed" => Ink::Bad,
+        "completed" => Ink::Good,
+        _ => Ink::Dim,
+    };
+    let mut words: Vec<String> = Vec::new();
+    if let Some(attempt) = detail("attempt") {
+        words.push(format!("attempt {attempt}"));
+    }
+    for key in [
+        "agent", "action", "by", "code", "message", "reason", "comment", "file",
+    ] {
+        if !text(key).is_empty() {
+            words.push(line(text(key), 100));
+        }
+    }
+    if let Some(waiting) = detail("waiting").and_then(|waiting| waiting.get("reason")?.as_str()) {
+        words.push(line(waiting, 100));
+    }
+    writeln!(
+        out,
+        "{}  {}  {}  {}",
+        local(told.at),
+        ink(&safe(&told.event, false), tone),
+        safe(told.handoff_id.as_deref().unwrap_or("-"), false),
+        words.join(", ")
+    )?;
+    Ok(())
+}

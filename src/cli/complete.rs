@@ -1,0 +1,81 @@
+//! Shell completion, live ids included: the shell asks this program as it completes.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, ValueEnum};
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use clap_complete::env::EnvCompleter;
+
+use crate::cli::{Cli, Global, Outcome};
+use crate::inspect::list::{Filter, places};
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+
+/// The most ids that a shell is given.
+const MOST: usize = 200;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Install:\n  bash        handoffd completions bash > \
+                        ~/.local/share/bash-completion/completions/handoffd\n  zsh         handoffd \
+                        completions zsh > ~/.zfunc/_handoffd\n  fish        handoffd completions fish \
+                        > ~/.config/fish/completions/handoffd.fish\n  PowerShell  handoffd \
+                        completions powershell >> $PROFILE")]
+pub struct Options {
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    #[value(name = "powershell")]
+    Power,
+}
+
+pub fn completions(_global: &Global, options: &Options) -> Outcome {
+    use clap_complete::env::{Bash, Fish, Powershell, Zsh};
+    let shell: &dyn EnvCompleter = match options.shell {
+        Shell::Bash => &Bash,
+        Shell::Zsh => &Zsh,
+        Shell::Fish => &Fish,
+        Shell::Power => &Powershell,
+    };
+    let mut script = Vec::new();
+    shell.write_registration("COMPLETE", "handoffd", "handoffd", "handoffd", &mut script)?;
+    std::io::Write::write_all(&mut std::io::stdout(), &script)?;
+    Ok(0)
+}
+
+/// Answers a shell that is completing, and ends the program then.
+pub fn answer_shell() {
+    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
+}
+
+/// The ids of all handoffs, newest first.
+pub fn ids() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(&State::ALL))
+}
+
+pub fn failed_ids() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(&[State::Failed, State::Waiting]))
+}
+
+pub fn live_ids() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(&[State::Pending, State::InProgress, State::Waiting]))
+}
+
+fn candidates(states: &[State]) -> Vec<CompletionCandidate> {
+    let root = std::env::var_os("HANDOFFD_ROOT").map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let filter = Filter {
+        states: states.to_vec(),
+        ..Filter::default()
+    };
+    places(&Layout::new(&root), &filter)
+        .unwrap_or_default()
+        .into_iter()
+        .take(MOST)
+        .map(|place| CompletionCandidate::new(place.id).help(Some(place.state.status().into())))
+        .collect()
+}

@@ -1,0 +1,113 @@
+//! `handoffd logs`: what an attempt wrote to stderr, also while it runs.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::style::safe;
+use crate::cli::{Failed, Global, Outcome, complete, unknown_id};
+use crate::inspect::summary::Place;
+use crate::keeper::journal;
+use crate::runner::launch::AttemptPaths;
+use crate::runner::slots::Slots;
+use crate::spool::layout::Layout;
+
+#[derive(Debug, Args)]
+pub struct Options {
+    #[arg(value_name = "ID", add = complete::ids())]
+    id: String,
+    /// Which attempt; the last one if not given
+    #[arg(long, value_name = "N")]
+    attempt: Option<u32>,
+    /// Go on until the attempt has ended
+    #[arg(short = 'f', long)]
+    follow: bool,
+}
+
+pub fn logs(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    let id = &options.id;
+    let place = Place::find(&layout, id).ok_or_else(|| unknown_id(&layout, id))?;
+    let listed = place.read().and_then(|(_, record)| record);
+    let last = listed.and_then(|record| record.meta.attempts.last().map(|attempt| attempt.number));
+    let Some(attempt) = options.attempt.or(last) else {
+        eprintln!("{id} has had no attempt yet");
+        return Ok(0);
+    };
+    let mut file = match open(&layout, id, attempt) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if options.attempt.is_some_and(|wanted| Some(wanted) > last) {
+                let text = format!("{id} has no attempt {attempt}");
+                return Err(Failed::thing("UNKNOWN_ATTEMPT", anyhow::anyhow!(text)));
+            }
+            eprintln!("attempt {attempt} of {id} wrote nothing to stderr");
+            return Ok(0);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut out = io::stdout().lock();
+    loop {
+        // Asked first: what was written before the end is read after it.
+        let live = is_live(&layout, id, attempt);
+        copy_text(&mut file, &mut out)?;
+        out.flush()?;
+        if !options.follow || !live {
+            return Ok(0);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Copies a log; the hole at the head of one that was cut is left out.
+fn copy_text(file: &mut File, out: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        let text: Vec<u8> = buffer[..read]
+            .iter()
+            .copied()
+            .filter(|byte| *byte != 0)
+            .collect();
+        if io::stdout().is_terminal() {
+            // A log may hold anything; a terminal should not obey it.
+            out.write_all(safe(&String::from_utf8_lossy(&text), true).as_bytes())?;
+        } else {
+            out.write_all(&text)?;
+        }
+    }
+}
+
+fn live_entry(layout: &Layout, id: &str, attempt: u32) -> Option<journal::Entry> {
+    journal::read(&layout.run())
+        .unwrap_or_default()
+        .into_iter()
+        .find(|entry| entry.key.id == id && entry.key.attempt == attempt && !entry.gone)
+}
+
+fn is_live(layout: &Layout, id: &str, attempt: u32) -> bool {
+    live_entry(layout, id, attempt).is_some()
+}
+
+/// The log that was put away, or the file that the running attempt writes to.
+fn open(layout: &Layout, id: &str, attempt: u32) -> io::Result<File> {
+    let paths = AttemptPaths::new(&layout.run(), &layout.logs(), id, attempt);
+    match File::open(&paths.log) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            File::open(live_path(layout, id, attempt).ok_or(error)?)
+        }
+        opened => opened,
+    }
+}
+
+fn live_path(layout: &Layout, id: &str, attempt: u32) -> Option<PathBuf> {
+    let entry = live_entry(layout, id, attempt)?;
+    let slot = u32::try_from(entry.note.get("slot")?.as_u64()?).ok()?;
+    Some(Slots::new(&layout.run()).stderr_path(slot))
+}

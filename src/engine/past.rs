@@ -1,0 +1,100 @@
+//! What a start knows from before: the keeper's attempts, claims that were under way, and the
+//! last lines of the audit log.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use crate::clock::Wall;
+use crate::engine::world::World;
+use crate::keeper::wire::{Held, Key};
+use crate::spool::claim::{Origin, parse_claim_name};
+use crate::store::audit::Line;
+
+/// A claim that was under way.
+#[derive(Debug)]
+pub struct Claim {
+    pub origin: Origin,
+    pub inode: u64,
+    pub path: PathBuf,
+}
+
+/// What is known from before: the keeper's attempts, claims under way, audit lines.
+#[derive(Default)]
+pub struct Past {
+    pub attempts: HashMap<Key, Held>,
+    pub claims: HashMap<String, Claim>,
+    pub told: HashSet<(String, u64)>,
+    /// What happened before this moment may be told further back than was read.
+    pub told_since: Option<Wall>,
+}
+
+impl Past {
+    /// Reads the temporary folder and what the keeper holds. Half-written contents that nothing
+    /// refers to are deleted; they were never in place.
+    pub fn gather(world: &World, held: Vec<Held>, recent: &[Line]) -> io::Result<Self> {
+        let mut claims = HashMap::new();
+        for entry in fs::read_dir(world.layout.tmp())? {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            // An exchange without the system's help keeps one of the two under a spare name.
+            let base = name.strip_suffix(".spare");
+            if base.is_some_and(|base| world.layout.tmp().join(base).exists()) {
+                fs::remove_file(&path)?;
+                continue;
+            }
+            match parse_claim_name(base.unwrap_or(&name)) {
+                Some((origin, inode, id)) => {
+                    claims.insert(
+                        id.to_owned(),
+                        Claim {
+                            origin,
+                            inode,
+                            path: path.clone(),
+                        },
+                    );
+                }
+                None if path.is_dir() => tracing::warn!("{} is a folder", path.display()),
+                None => fs::remove_file(&path)?,
+            }
+        }
+        let told = recent
+            .iter()
+            .filter_map(|line| {
+                let revision = line.detail.get("revision")?.as_u64()?;
+                Some((line.handoff_id.clone()?, revision))
+            })
+            .collect();
+        let attempts = held
+            .into_iter()
+            .map(|held| (held.key.clone(), held))
+            .collect();
+        Ok(Self {
+            attempts,
+            claims,
+            told,
+            told_since: recent.first().map(|line| line.at),
+        })
+    }
+
+    pub fn with_attempts(held: Vec<Held>) -> Self {
+        let attempts = held
+            .into_iter()
+            .map(|held| (held.key.clone(), held))
+            .collect();
+        Self {
+            attempts,
+            ..Self::default()
+        }
+    }
+
+    /// Attempts that no record in `in-progress/` has claimed.
+    pub fn unclaimed(&self) -> Vec<Held> {
+        self.attempts.values().cloned().collect()
+    }
+}
