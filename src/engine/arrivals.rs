@@ -3,8 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::engine::divert::{self, Destination, destination};
 use crate::engine::event::{Diverted, Event, Folder};
-use crate::engine::intake::{self, Broken, Destination, Seen, Submission, destination};
+use crate::engine::intake::{Broken, Seen, Submission};
 use crate::engine::parked::{On, Parked};
 use crate::engine::world::World;
 use crate::engine::{
@@ -158,7 +159,7 @@ impl Engine {
                 return;
             };
             self.readers.run(move |world| {
-                let seen = Box::new(intake::look_at(world, &name));
+                let seen = Box::new(crate::engine::intake::look_at(world, &name));
                 world.tell(Event::Seen { name, seen });
             });
         }
@@ -199,7 +200,7 @@ impl Engine {
         );
         self.departures += 1;
         self.actors
-            .run(move |world| intake::reject(world, &name, broken));
+            .run(move |world| divert::reject(world, &name, broken));
     }
 
     pub(super) fn on_rejected(&mut self, name: &OsStr) {
@@ -290,7 +291,7 @@ impl Engine {
         let request = match &submission.request {
             Ok(request) => request,
             Err(errors) => {
-                let refused = intake::refused(errors);
+                let refused = divert::refused(errors);
                 return self.divert(name, submission, refused);
             }
         };
@@ -358,7 +359,7 @@ impl Engine {
             self.busy.insert(id, Busy::Diverting);
         }
         self.actors
-            .run(move |world| intake::divert(world, &name, *submission, destination, None));
+            .run(move |world| divert::divert(world, &name, *submission, destination, None));
     }
 
     fn break_circle(&mut self, name: OsString, submission: Box<Submission>, circle: &[String]) {

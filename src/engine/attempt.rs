@@ -50,6 +50,8 @@ pub struct Running {
     pub ending: Option<(Why, u64)>,
     /// Who cancelled it and why, in words.
     pub cancelled: Option<String>,
+    /// Which keeper it was given to, counted from the first.
+    pub keeper: u64,
 }
 
 impl Running {

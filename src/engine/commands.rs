@@ -14,8 +14,9 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::durable;
 use crate::engine::attempt::shown;
+use crate::engine::divert::{Destination, divert};
 use crate::engine::event::Event;
-use crate::engine::intake::{Destination, Seen, divert, look_at};
+use crate::engine::intake::{Seen, look_at};
 use crate::engine::moves::{fail_parked, load, remember, write};
 use crate::engine::world::World;
 use crate::policy::next;
@@ -294,10 +295,7 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
     if let Some(wanted) = command.revision
         && wanted != record.meta.revision
     {
-        return give_up(format!(
-            "it answers revision {wanted}, but the record is at revision {}",
-            record.meta.revision
-        ));
+        return give_up(wrong_revision(wanted, record.meta.revision));
     }
     let code = record
         .doc
@@ -326,6 +324,11 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
             give_up(format!("can't {} {id}: it is {state}", action.as_str()));
         }
     }
+}
+
+/// What a command is told that answers another revision than the record has now.
+pub fn wrong_revision(wanted: u64, found: u64) -> String {
+    format!("it answers revision {wanted}, but the record is at revision {found}")
 }
 
 fn by(command: &Command, when: &str) -> String {

@@ -8,7 +8,7 @@ use crate::engine::commands::CommandFile;
 use crate::engine::intake::Seen;
 use crate::engine::parked::Parked;
 use crate::engine::recovery::Found;
-use crate::keeper::wire::{Key, Report};
+use crate::keeper::wire::{Held, Key, Report};
 use crate::policy::intake::Dependency;
 use crate::protocol::lifecycle::State;
 use crate::runner::vitals::Sample;
@@ -66,7 +66,8 @@ pub enum Event {
     KeeperLost,
     /// Another keeper was started; these are the attempts it knows.
     KeeperBack {
-        entries: Vec<crate::keeper::wire::Held>,
+        count: u64,
+        entries: Vec<Held>,
     },
     Sampled(Vec<Sampled>),
     /// A record that somebody had touched while its attempt runs stands again.

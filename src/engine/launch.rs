@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use crate::clock::Now;
 use crate::config::Specialist;
 use crate::engine::attempt::{NotLaunched, Running, Source, ms};
+use crate::engine::divert::original;
 use crate::engine::event::Event;
-use crate::engine::intake::{Seen, Submission, look_at, original, transition};
+use crate::engine::intake::{Seen, Submission, look_at};
 use crate::engine::moves::fail_parked;
+use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::keeper::Launch;
 use crate::keeper::wire::{self, Key};
@@ -157,7 +159,7 @@ fn begin(
         }
     })?;
     let line = transition(&record, id, "started", from, State::InProgress, now.wall);
-    let running = Running {
+    let mut running = Running {
         key: Key::new(id, number),
         record,
         identity: Identity::at(&world.layout.record(State::InProgress, id)).ok(),
@@ -169,8 +171,9 @@ fn begin(
         cpu_ms: None,
         ending: None,
         cancelled: None,
+        keeper: 0,
     };
-    hand_over(world, &running, request, specialist, slot, last_error, now);
+    running.keeper = hand_over(world, &running, request, specialist, slot, last_error, now);
     let change = Change::Settle {
         id: id.to_owned(),
         at: State::InProgress,
@@ -202,7 +205,7 @@ fn open_attempt(record: &mut Record, now: Now, boot: &str) -> u32 {
     number
 }
 
-/// Gives the attempt to the keeper. A keeper that is gone is noticed by its reader, which finds
+/// Gives the attempt to the keeper, and says to which. A keeper that is gone is noticed by its reader, which finds
 /// that this attempt never began.
 fn hand_over(
     world: &World,
@@ -212,7 +215,7 @@ fn hand_over(
     slot: Slot,
     last_error: Option<String>,
     now: Now,
-) {
+) -> u64 {
     let Key { id, attempt } = &running.key;
     let root = world.layout.root();
     let path = world.layout.record(State::InProgress, id);
@@ -240,8 +243,9 @@ fn hand_over(
         last_error,
         paths: &paths,
     };
+    let (keeper, count) = world.counted_keeper();
     let sent = open_quietly(&path).and_then(|stdin| {
-        world.keeper().start(Launch {
+        keeper.start(Launch {
             key: running.key.clone(),
             argv: argv(specialist, root),
             env: environment(&briefing, specialist, |name| std::env::var_os(name)),
@@ -265,4 +269,5 @@ fn hand_over(
             }));
         }
     }
+    count
 }

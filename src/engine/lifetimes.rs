@@ -43,7 +43,7 @@ impl Engine {
         if let Some(end) = self.early_ends.remove(&running.key) {
             return self.conclude(running, end);
         }
-        self.running.insert(id, running);
+        self.take_over(running);
         self.watch_vitals();
         self.reread_deferred();
     }
@@ -247,7 +247,7 @@ impl Engine {
             Some("the keeper is gone; starting another".to_owned()),
         );
         self.actors.run(|world| match start::connect_keeper(world) {
-            Ok(entries) => world.tell(Event::KeeperBack { entries }),
+            Ok((count, entries)) => world.tell(Event::KeeperBack { count, entries }),
             Err(error) => {
                 tracing::error!("no keeper could be started: {error}");
                 std::thread::sleep(std::time::Duration::from_secs(1));
@@ -256,33 +256,45 @@ impl Engine {
         });
     }
 
-    /// What the new keeper says of our attempts is the truth.
-    pub(super) fn on_keeper_back(&mut self, entries: &[Held]) {
+    /// What the new keeper says of the attempts that the old one had is the truth.
+    pub(super) fn on_keeper_back(&mut self, count: u64, entries: Vec<Held>) {
         self.problem("keeper", None);
+        self.keeper = (count, entries);
         let ids: Vec<String> = self.running.keys().cloned().collect();
         for id in ids {
-            let Some(running) = self.running.get(&id) else {
-                continue;
-            };
-            let held = entries.iter().find(|held| held.key == running.key);
-            let end = match held.map(|held| (&held.state, held.why)) {
-                Some((KeeperState::Running | KeeperState::Ending, _)) => {
-                    // The old keeper may have died with the order unread.
-                    if let Some((why, grace_ms)) = running.ending {
-                        self.end(&id, why, Some(grace_ms));
-                    }
-                    continue;
-                }
-                Some((KeeperState::Ended(exit), why)) => End::of(*exit, why),
-                Some((KeeperState::Failed(failure), _)) => End::NotStarted {
-                    errno: failure.errno,
-                    what: failure.what.clone(),
-                },
-                None => End::NotBegun,
-            };
             if let Some(running) = self.running.remove(&id) {
-                self.conclude(running, end);
+                self.take_over(running);
             }
         }
+    }
+
+    /// Goes on with an attempt that was given to an earlier keeper, as the present one found
+    /// it; one of the present keeper's own just goes on.
+    fn take_over(&mut self, mut running: Running) {
+        let (count, entries) = &self.keeper;
+        if running.keeper >= *count {
+            self.running.insert(running.key.id.clone(), running);
+            return;
+        }
+        let held = entries.iter().find(|held| held.key == running.key);
+        let end = match held.map(|held| (&held.state, held.why)) {
+            Some((KeeperState::Ended(exit), why)) => End::of(*exit, why),
+            Some((KeeperState::Failed(failure), _)) => End::NotStarted {
+                errno: failure.errno,
+                what: failure.what.clone(),
+            },
+            None => End::NotBegun,
+            Some((KeeperState::Running | KeeperState::Ending, _)) => {
+                running.keeper = *count;
+                let (id, ending) = (running.key.id.clone(), running.ending);
+                self.running.insert(id.clone(), running);
+                // The old keeper may have died with the order unread.
+                if let Some((why, grace_ms)) = ending {
+                    self.end(&id, why, Some(grace_ms));
+                }
+                return;
+            }
+        };
+        self.conclude(running, end);
     }
 }

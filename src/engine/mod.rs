@@ -8,6 +8,7 @@
 pub mod arrivals;
 pub mod attempt;
 pub mod commands;
+pub mod divert;
 pub mod event;
 pub mod intake;
 pub mod launch;
@@ -21,6 +22,7 @@ pub mod readmit;
 pub mod recovery;
 pub mod sampling;
 pub mod start;
+pub mod story;
 pub mod waits;
 pub mod world;
 
@@ -40,7 +42,7 @@ use crate::engine::intake::Submission;
 use crate::engine::outcome::End;
 use crate::engine::parked::Lot;
 use crate::engine::world::{Workers, World};
-use crate::keeper::wire::Key;
+use crate::keeper::wire::{Held, Key};
 use crate::policy::schedule::{AgentLimits, RateLimit, Schedule};
 use crate::protocol::agent::AgentName;
 use crate::protocol::name::Ext;
@@ -118,6 +120,8 @@ pub struct Engine {
     checks: usize,
     /// Rejections and duplicates on their way: files that are nobody's id.
     departures: usize,
+    /// The present keeper, and the attempts it knew when it came.
+    keeper: (u64, Vec<Held>),
     /// Ends that were reported before the launch was.
     early_ends: HashMap<Key, End>,
 
@@ -200,7 +204,7 @@ impl Engine {
             Event::NotLaunched { id, from, why } => self.on_not_launched(&id, &from, &why),
             Event::Keeper(report) => self.on_report(report),
             Event::KeeperLost => self.on_keeper_lost(),
-            Event::KeeperBack { entries } => self.on_keeper_back(&entries),
+            Event::KeeperBack { count, entries } => self.on_keeper_back(count, entries),
             Event::Sampled(samples) => self.on_sampled(samples),
             Event::RecordRestored { id, identity } => self.on_restored(&id, identity),
             Event::Concluded(concluded) => self.on_concluded(concluded),

@@ -6,8 +6,9 @@
 use serde_json::Value;
 
 use crate::engine::event::Event;
-use crate::engine::intake::{dependency_state, transition};
+use crate::engine::intake::dependency_state;
 use crate::engine::parked::Parked;
+use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::policy::judge::Failure;
 use crate::policy::next;

@@ -10,7 +10,7 @@ use crate::engine::{Alarm, Busy, Engine, Stopping, attempt, start};
 use crate::keeper::wire::Why;
 use crate::protocol::control::Action;
 use crate::protocol::document::Syntax;
-use crate::spool::look::Writer;
+use crate::spool::look::{Identity, Writer};
 use crate::watch::Hint;
 
 impl Engine {
@@ -40,9 +40,7 @@ impl Engine {
                     return self.read_command_later(name);
                 }
                 self.unsettled.remove(&settle_key(&name));
-                self.deferred_commands.insert(name.clone());
-                self.actors
-                    .run(move |world| commands::refuse(world, &name, identity, &reason));
+                self.refuse(name, identity, reason);
             }
             CommandFile::Whole(whole) => {
                 if whole.syntax != Syntax::Json
@@ -56,12 +54,13 @@ impl Engine {
         }
     }
 
-    fn command_settled(
-        &mut self,
-        name: &OsString,
-        identity: crate::spool::look::Identity,
-        writer: Writer,
-    ) -> bool {
+    fn refuse(&mut self, name: OsString, identity: Identity, reason: String) {
+        self.deferred_commands.insert(name.clone());
+        self.actors
+            .run(move |world| commands::refuse(world, &name, identity, &reason));
+    }
+
+    fn command_settled(&mut self, name: &OsString, identity: Identity, writer: Writer) -> bool {
         let now = self.now_ms();
         let settle = attempt::ms(self.world.config().daemon.settle);
         let key = settle_key(name);
@@ -92,6 +91,11 @@ impl Engine {
     fn obey(&mut self, name: OsString, whole: WholeCommand) {
         let id = whole.command.handoff_id.as_str().to_owned();
         if let Some(running) = self.running.get_mut(&id) {
+            let revision = running.record.meta.revision;
+            if let Some(wanted) = whole.command.revision.filter(|it| *it != revision) {
+                let reason = commands::wrong_revision(wanted, revision);
+                return self.refuse(name, whole.identity, reason);
+            }
             return match whole.command.action {
                 Action::Cancel => {
                     running.cancelled = Some(commands::cancel_words(&whole.command));
@@ -105,10 +109,7 @@ impl Engine {
                 }
                 action => {
                     let reason = format!("can't {} {id}: it is in progress", action.as_str());
-                    let identity = whole.identity;
-                    self.deferred_commands.insert(name.clone());
-                    self.actors
-                        .run(move |world| commands::refuse(world, &name, identity, &reason));
+                    self.refuse(name, whole.identity, reason);
                 }
             };
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::engine::attempt::Running;
 use crate::engine::event::{Concluded, Event};
-use crate::engine::intake::transition;
 use crate::engine::parked::Parked;
+use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Key, Why};
 use crate::policy::judge::{Ended, EndedFor, Exit, Failure, Limits, Verdict, judge};
@@ -81,7 +81,7 @@ pub fn finish(world: &World, running: Running, end: End) {
         End::NotStarted { errno, what } => Verdict::Failed(not_started(errno, &what, &agent)),
         End::NotBegun => Verdict::Interrupted {
             counted: false,
-            reason: "the daemon ended before the attempt began".to_owned(),
+            reason: "it had not begun when the daemon or its keeper ended".to_owned(),
         },
         End::Lost { reason } => Verdict::Interrupted {
             counted: true,

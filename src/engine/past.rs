@@ -28,6 +28,9 @@ pub struct Past {
     pub told: HashSet<(String, u64)>,
     /// What happened before this moment may be told further back than was read.
     pub told_since: Option<Wall>,
+    /// This is a start: a decided record may not have been moved yet. Later on, one that says
+    /// where it goes and stands elsewhere was put there by hand.
+    pub at_start: bool,
 }
 
 impl Past {
@@ -79,18 +82,8 @@ impl Past {
             claims,
             told,
             told_since: recent.first().map(|line| line.at),
+            at_start: true,
         })
-    }
-
-    pub fn with_attempts(held: Vec<Held>) -> Self {
-        let attempts = held
-            .into_iter()
-            .map(|held| (held.key.clone(), held))
-            .collect();
-        Self {
-            attempts,
-            ..Self::default()
-        }
     }
 
     /// Attempts that no record in `in-progress/` has claimed.

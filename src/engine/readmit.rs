@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use crate::engine::divert::{Destination, apply, destination, refused};
 use crate::engine::event::Event;
-use crate::engine::intake::{
-    Destination, apply, dependency_states, destination, refused, sha256, transition,
-};
+use crate::engine::intake::{dependency_states, sha256};
 use crate::engine::moves::write;
 use crate::engine::recovery::Found;
+use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::policy::intake::plan;
 use crate::policy::next::{fail, refusal};

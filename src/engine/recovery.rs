@@ -11,12 +11,12 @@ use std::os::unix::fs::MetadataExt;
 use crate::durable;
 use crate::engine::attempt::Running;
 use crate::engine::event::Event;
-use crate::engine::intake::transition;
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::{End, finish};
 use crate::engine::parked::Parked;
 use crate::engine::past::{Claim, Past};
 use crate::engine::readmit::{readmit, reject, reject_as};
+use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Held, Key};
 use crate::policy::intake::Terms;
@@ -91,7 +91,11 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
     let has_leftover = claim
         .as_ref()
         .is_some_and(|claim| Identity::at(&claim.path).is_ok_and(|at| at.inode == claim.inode));
-    match decide(folder, &stands, fact, has_leftover) {
+    let action = match decide(folder, &stands, fact, has_leftover) {
+        Action::MoveOn(_) | Action::NotBegun if !past.at_start => Action::Readmit,
+        action => action,
+    };
+    match action {
         Action::Restore => {
             if let Some(claim) = claim {
                 durable::exchange(&claim.path, &path)?;
@@ -236,7 +240,7 @@ fn carry_on(
         }
         Action::NotBegun if folder == State::Waiting => {
             close_unbegun(&mut record, world);
-            let reason = "the daemon ended before the attempt began; it runs when a place is free";
+            let reason = "it had not begun when the daemon ended; it runs when a place is free";
             wait(
                 &mut record,
                 "retry",
@@ -362,6 +366,7 @@ fn running(
         cpu_ms: None,
         ending: None,
         cancelled: None,
+        keeper: world.counted_keeper().1,
         record,
     })
 }

@@ -3,7 +3,7 @@
 
 use crate::durable;
 use crate::engine::event::{Event, Sampled};
-use crate::engine::intake::transition;
+use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::keeper::wire::Key;
 use crate::protocol::lifecycle::State;

@@ -264,12 +264,12 @@ fn listen(events: &UnboundedSender<Event>, mut reader: Reader) {
 }
 
 /// Connects to a new keeper after the old one was lost.
-pub fn connect_keeper(world: &World) -> io::Result<Vec<Held>> {
+pub fn connect_keeper(world: &World) -> io::Result<(u64, Vec<Held>)> {
     let (keeper, mut reader) = connect(&world.program, &world.layout)?;
     let entries = inventory(&keeper, &mut reader, &world.events)?;
-    world.set_keeper(keeper);
+    let count = world.set_keeper(keeper);
     listen(&world.events, reader);
-    Ok(entries)
+    Ok((count, entries))
 }
 
 fn build(
@@ -311,6 +311,7 @@ fn build(
         busy: HashMap::new(),
         checks: 0,
         departures: 0,
+        keeper: (1, Vec::new()),
         early_ends: HashMap::new(),
         to_look: VecDeque::new(),
         looking: HashMap::new(),

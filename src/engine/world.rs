@@ -29,7 +29,8 @@ pub struct World {
     pub committer: Committer,
     pub events: UnboundedSender<Event>,
     config: RwLock<Arc<Config>>,
-    keeper: RwLock<Client>,
+    /// The keeper, and how many there have been.
+    keeper: RwLock<(Client, u64)>,
     /// This program, to start a keeper with.
     pub program: PathBuf,
     /// `handoffs/` itself, locked.
@@ -77,7 +78,7 @@ impl World {
             committer,
             events,
             config: RwLock::new(config),
-            keeper: RwLock::new(keeper),
+            keeper: RwLock::new((keeper, 1)),
             program,
             lock: Mutex::new(lock),
             passing: Passing::default(),
@@ -120,14 +121,23 @@ impl World {
     }
 
     pub fn keeper(&self) -> Client {
+        self.counted_keeper().0
+    }
+
+    /// The keeper and its number, read as one: an attempt must never be taken for another
+    /// keeper's than the one it was given to.
+    pub fn counted_keeper(&self) -> (Client, u64) {
         self.keeper
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    pub fn set_keeper(&self, keeper: Client) {
-        *self.keeper.write().unwrap_or_else(PoisonError::into_inner) = keeper;
+    pub fn set_keeper(&self, keeper: Client) -> u64 {
+        let mut known = self.keeper.write().unwrap_or_else(PoisonError::into_inner);
+        let count = known.1 + 1;
+        *known = (keeper, count);
+        count
     }
 
     pub fn paths(&self, id: &str, attempt: u32) -> AttemptPaths {

@@ -196,8 +196,23 @@ pub fn dependency_missing(ids: &[String], waited: Duration) -> Failure {
 pub fn dependency_cycle(circle: &[String]) -> Failure {
     refusal(
         ErrorCode::DependencyMissing,
-        format!("depends_on leads in a circle: {}", circle.join(" → ")),
+        format!("depends_on leads in a circle: {}", shortened(circle)),
         vec!["Take one of the ids out of depends_on and drop the requests again".to_owned()],
+    )
+}
+
+/// A long way, told by its beginning and its end.
+fn shortened(ids: &[String]) -> String {
+    const SHOWN: usize = 8;
+    if ids.len() <= 2 * SHOWN {
+        return ids.join(" → ");
+    }
+    let (start, end) = (&ids[..SHOWN], &ids[ids.len() - SHOWN..]);
+    let left_out = ids.len() - 2 * SHOWN;
+    format!(
+        "{} → … {left_out} more … → {}",
+        start.join(" → "),
+        end.join(" → ")
     )
 }
 

@@ -1,0 +1,275 @@
+//! Diverting: submissions that leave `pending/` for `waiting/` or `failed/` without running.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use crate::config::Config;
+use crate::engine::attempt::shown;
+use crate::engine::commands::Dismissal;
+use crate::engine::event::{Diverted, Event};
+use crate::engine::intake::{Broken, Submission};
+use crate::engine::parked::Parked;
+use crate::engine::story::transition;
+use crate::engine::world::World;
+use crate::policy::intake::{Plan, Terms, refused_fields};
+use crate::policy::judge::Failure;
+use crate::policy::next::{fail, refusal, wait};
+use crate::protocol::document::Syntax;
+use crate::protocol::error::ErrorCode;
+use crate::protocol::field::FieldError;
+use crate::protocol::lifecycle::State;
+use crate::protocol::name::Ext;
+use crate::protocol::record::Record;
+use crate::protocol::request::Request;
+use crate::spool::claim::{self, TakeError};
+use crate::spool::commit::{Change, Finished};
+use crate::spool::reject::{Rejection, free_id};
+use crate::store::audit;
+
+/// Where a submission that does not run goes.
+#[derive(Debug)]
+pub enum Destination {
+    Fail(Failure),
+    /// It is well-formed, but its id is taken: it fails under a numbered one.
+    Duplicate,
+    Wait {
+        on: &'static str,
+        length_ms: Option<u64>,
+        ids: Vec<String>,
+        reason: String,
+    },
+}
+
+/// Moves a submission out of `pending/` without running it.
+pub fn divert(
+    world: &World,
+    name: &OsStr,
+    submission: Submission,
+    destination: Destination,
+    command: Option<Dismissal>,
+) {
+    let name = name.to_owned();
+    let own_id = (!matches!(destination, Destination::Duplicate)).then(|| submission.id.clone());
+    match try_divert(world, &name, submission, destination, command) {
+        Ok(()) => {}
+        Err(error) => {
+            let outcome = match error {
+                TakeError::Io(error) => Diverted::Io(error.to_string()),
+                TakeError::Gone | TakeError::Changed | TakeError::Taken => Diverted::Again,
+            };
+            world.tell(Event::Diverted {
+                name,
+                id: own_id,
+                outcome,
+            });
+        }
+    }
+}
+
+fn try_divert(
+    world: &World,
+    name: &OsStr,
+    submission: Submission,
+    destination: Destination,
+    command: Option<Dismissal>,
+) -> Result<(), TakeError> {
+    let now = world.now();
+    let Submission {
+        id: wanted,
+        ext,
+        syntax,
+        identity,
+        doc,
+        sha256,
+        request,
+        ..
+    } = submission;
+    let id = match destination {
+        Destination::Duplicate => free_id(&world.layout, &wanted),
+        _ => wanted.clone(),
+    };
+    let own_id = (id == wanted).then(|| id.clone());
+    let passage = world.passage(&id);
+    let mut record = Record::admit(doc, &id, Some(sha256));
+    let (to, event) = apply(world, &mut record, &wanted, &request, destination);
+    let path = world.layout.pending().join(name);
+    let bytes = record.to_bytes();
+    let taken = claim::from_pending(&world.layout, &path, identity, &id, State::Waiting, &bytes)?;
+    let line = transition(&record, &id, event, State::Pending, to, now.wall);
+    let parked = Parked::of(&record, now, world.boot);
+    let events = world.events.clone();
+    let name = name.to_owned();
+    let change = Change::Settle {
+        keep: original(world, &id, ext, syntax),
+        id,
+        at: State::Waiting,
+        to,
+        leftover: taken.leftover,
+    };
+    world.committer.submit(change, vec![line], move |_| {
+        drop(passage);
+        if let Some(command) = command {
+            command.carried_out();
+        }
+        let outcome = match (to, parked) {
+            (State::Waiting, Some(parked)) => Diverted::Parked(parked),
+            _ => Diverted::Failed,
+        };
+        let _ = events.send(Event::Diverted {
+            name,
+            id: own_id,
+            outcome,
+        });
+    });
+    Ok(())
+}
+
+/// Writes into a new record where it goes and why.
+pub fn apply(
+    world: &World,
+    record: &mut Record,
+    wanted: &str,
+    request: &Result<Request, Vec<FieldError>>,
+    destination: Destination,
+) -> (State, &'static str) {
+    let now = world.now();
+    let config = world.config();
+    let max_retries = match request {
+        Ok(request) => {
+            Terms::of(request, config.specialist(&request.agent), &config)
+                .retry
+                .max_retries
+        }
+        Err(_) => config.defaults.retry.max_retries,
+    };
+    match destination {
+        Destination::Wait {
+            on,
+            length_ms,
+            ids,
+            reason,
+        } => {
+            wait(record, on, length_ms, &reason, now, world.boot);
+            if !ids.is_empty()
+                && let Some(Value::Object(waiting)) = record.doc.get_mut("waiting")
+            {
+                waiting.insert("ids".to_owned(), ids.into());
+            }
+            (State::Waiting, "waiting")
+        }
+        Destination::Fail(told) => {
+            fail(record, &told, max_retries, now.wall);
+            if let Err(errors) = request {
+                name_fields(record, errors);
+            }
+            let cancelled = told.code == ErrorCode::Cancelled;
+            (
+                State::Failed,
+                if cancelled { "cancelled" } else { "refused" },
+            )
+        }
+        Destination::Duplicate => {
+            fail(record, &duplicate(wanted), max_retries, now.wall);
+            (State::Failed, "refused")
+        }
+    }
+}
+
+/// Where a plan leads that is not to run now.
+pub fn destination(plan: Plan, request: &Request, config: &Config) -> Option<Destination> {
+    let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).ok();
+    Some(match plan {
+        Plan::Run => return None,
+        Plan::Refuse(told) => Destination::Fail(told),
+        Plan::WaitForTime { length_ms } => Destination::Wait {
+            on: "time",
+            length_ms: Some(length_ms),
+            ids: Vec::new(),
+            reason: request
+                .not_before
+                .map(|at| format!("not before {at}"))
+                .unwrap_or_default(),
+        },
+        Plan::WaitForDependencies { ids } => Destination::Wait {
+            on: "dependency",
+            length_ms: ms(config.defaults.dependency_wait),
+            reason: format!("waits for {} to complete", ids.join(", ")),
+            ids,
+        },
+        Plan::WaitForHuman => Destination::Wait {
+            on: "human",
+            length_ms: None,
+            ids: Vec::new(),
+            reason: "it is addressed to a person".to_owned(),
+        },
+    })
+}
+
+fn name_fields(record: &mut Record, errors: &[FieldError]) {
+    if !errors.is_empty()
+        && let Some(Value::Object(validation)) = record.doc.get_mut("validation")
+    {
+        let listed = serde_json::to_value(errors).unwrap_or_default();
+        validation.insert("errors".to_owned(), listed);
+    }
+}
+
+/// YAML and Markdown are kept as they were written; JSON stands in the record itself.
+pub fn original(world: &World, id: &str, ext: Ext, syntax: Syntax) -> Option<PathBuf> {
+    (syntax != Syntax::Json).then(|| world.layout.originals().join(format!("{id}.{ext}")))
+}
+
+fn duplicate(id: &str) -> Failure {
+    refusal(
+        ErrorCode::DuplicateId,
+        format!("the id {id} is taken"),
+        vec![format!(
+            "If this is new work, give it an id of its own (in handoff_id and as the file's name) \
+             and drop it again; if it was dropped twice, delete it. The first one is found by: ls \
+             handoffs/*/{id}.json"
+        )],
+    )
+}
+
+/// Sends bytes that are no request to `failed/`.
+pub fn reject(world: &World, name: &OsStr, broken: Broken) {
+    let now = world.now();
+    let mut notice = Record::admit(Map::new(), &broken.wanted, None);
+    notice.set("dropped_as", name.to_string_lossy().into_owned());
+    fail(&mut notice, &broken.told, 0, now.wall);
+    let rejection = Rejection {
+        source: world.layout.pending().join(name),
+        identity: broken.identity,
+        wanted: broken.wanted.clone(),
+        notice,
+        id: String::new(),
+    };
+    let line = audit::Event::new(now.wall, "refused")
+        .about(broken.wanted)
+        .with("to", State::Failed.status())
+        .with("file", name.to_string_lossy().into_owned())
+        .with("code", broken.told.code.as_str())
+        .with("message", broken.told.message);
+    let events = world.events.clone();
+    let name = name.to_owned();
+    world.committer.submit(
+        Change::Reject(Box::new(rejection)),
+        vec![line],
+        move |finished| {
+            if finished == Finished::Skipped {
+                tracing::debug!(
+                    file = shown(&name),
+                    "it changed before it could be set aside"
+                );
+            }
+            let _ = events.send(Event::Rejected { name });
+        },
+    );
+}
+
+/// What a request with wrong fields is told.
+pub fn refused(errors: &[FieldError]) -> Destination {
+    Destination::Fail(refused_fields(errors))
+}

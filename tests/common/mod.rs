@@ -1,0 +1,278 @@
+//! The harness: a root of its own for each test, a daemon that is gone when the test is, and
+//! waiting for what must become true instead of sleeping.
+
+mod daemon;
+mod processes;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub use daemon::Daemon;
+pub use processes::{is_alive, keeper, keepers, kill};
+
+/// How long anything may take before it counts as hanging. Generous: machines are loaded.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/fake.sh");
+const STATES: [&str; 5] = ["pending", "in-progress", "waiting", "completed", "failed"];
+
+/// What every root has unless the test says otherwise.
+const BASE: [(&str, &str); 5] = [
+    ("daemon.settle", "'50ms'"),
+    ("daemon.rescan", "'1s'"),
+    ("defaults.kill_grace", "'500ms'"),
+    ("defaults.retry.delay", "'50ms'"),
+    ("defaults.timeout", "'2m'"),
+];
+
+/// Waits until `look` finds something.
+pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A request that gives the fake specialist its orders.
+pub fn orders(sh: &str) -> Value {
+    json!({ "target": { "agent_id": "@fake" }, "input": { "data": { "sh": sh } } })
+}
+
+/// Lays the fields of `over` on a request.
+pub fn with(mut request: Value, over: Value) -> Value {
+    let (Value::Object(map), Value::Object(over)) = (&mut request, over) else {
+        panic!("not objects")
+    };
+    map.extend(over);
+    request
+}
+
+pub struct Root {
+    dir: TempDir,
+}
+
+impl Root {
+    pub fn new() -> Self {
+        Self::with("")
+    }
+
+    /// A root whose configuration has these lines (`daemon.max_concurrent = 1`) besides the
+    /// usual ones.
+    pub fn with(config: &str) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("handoffd-e2e-")
+            .tempdir()
+            .unwrap();
+        let root = Self { dir };
+        root.configure(config);
+        for folder in ["handoffs/pending", "handoffs/control", "marks"] {
+            fs::create_dir_all(root.path(folder)).unwrap();
+        }
+        root
+    }
+
+    pub fn configure(&self, config: &str) {
+        let mut text = String::new();
+        for (key, value) in BASE {
+            if !config.contains(key) {
+                writeln!(text, "{key} = {value}").unwrap();
+            }
+        }
+        writeln!(text, "specialists.'@fake'.command = ['sh', '{FAKE}']").unwrap();
+        fs::write(self.path("handoffd.toml"), text + config + "\n").unwrap();
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+
+    pub fn pending(&self, name: &str) -> PathBuf {
+        self.path("handoffs/pending").join(name)
+    }
+
+    pub fn state(&self, state: &str, id: &str) -> PathBuf {
+        self.path(&format!("handoffs/{state}/{id}.json"))
+    }
+
+    /// Drops a request as one should: under another name first.
+    pub fn drop_request(&self, id: &str, request: &Value) {
+        self.drop_bytes(&format!("{id}.json"), request.to_string().as_bytes());
+    }
+
+    pub fn drop_bytes(&self, name: &str, bytes: &[u8]) {
+        let temporary = self.pending(&format!(".{name}.tmp"));
+        fs::write(&temporary, bytes).unwrap();
+        fs::rename(temporary, self.pending(name)).unwrap();
+    }
+
+    pub fn command(&self, name: &str, command: &Value) {
+        let temporary = self.path(&format!("handoffs/control/.{name}.tmp"));
+        fs::write(&temporary, command.to_string()).unwrap();
+        fs::rename(temporary, self.path("handoffs/control").join(name)).unwrap();
+    }
+
+    /// The record of `id` in this folder, if it is there now.
+    pub fn record_in(&self, state: &str, id: &str) -> Option<Value> {
+        let bytes = fs::read(self.state(state, id)).ok()?;
+        Some(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+            panic!("{state}/{id}.json is not whole JSON ({error})");
+        }))
+    }
+
+    /// Waits until the record stands in this folder. Ending anywhere else is a failure.
+    pub fn record(&self, state: &str, id: &str) -> Value {
+        wait_until(&format!("{id} in {state}/"), || {
+            if let Some(record) = self.record_in(state, id) {
+                return Some(record);
+            }
+            for end in ["completed", "failed"] {
+                if let Some(record) = self.record_in(end, id) {
+                    assert_eq!(end, state, "{id} ended as {record:#}");
+                }
+            }
+            None
+        })
+    }
+
+    pub fn completed(&self, id: &str) -> Value {
+        self.record("completed", id)
+    }
+
+    /// The record in `failed/`, and its error's code.
+    pub fn failed(&self, id: &str) -> (Value, String) {
+        let record = self.record("failed", id);
+        let code = text(&record["error"]["code"]);
+        (record, code)
+    }
+
+    /// Waits for a record in this folder that `fits`.
+    pub fn record_that(&self, state: &str, id: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        wait_until(&format!("{id} in {state}/ as wanted"), || {
+            self.record_in(state, id).filter(|record| fits(record))
+        })
+    }
+
+    /// The state folders that hold this id.
+    pub fn states_of(&self, id: &str) -> Vec<&'static str> {
+        STATES
+            .into_iter()
+            .filter(|state| self.state(state, id).exists())
+            .collect()
+    }
+
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Waits for a mark that the specialist leaves, and reads it.
+    pub fn mark(&self, name: &str) -> String {
+        wait_until(&format!("the mark {name}"), || {
+            fs::read_to_string(self.path("marks").join(name))
+                .ok()
+                .filter(|text| text.ends_with('\n'))
+        })
+    }
+
+    /// Waits for a mark with a pid.
+    pub fn pid_mark(&self, name: &str) -> i32 {
+        self.mark(name).trim().parse().unwrap()
+    }
+
+    /// Lets attempts go on that await this mark.
+    pub fn allow(&self, name: &str) {
+        fs::write(self.path("marks").join(name), "").unwrap();
+    }
+
+    /// The daemon's problems, as it shows them.
+    pub fn problems(&self) -> String {
+        let bytes = fs::read(self.path(".handoffd/daemon.json")).unwrap_or_default();
+        let shown: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        shown["problems"].to_string()
+    }
+
+    /// A small request, dropped now, is completed: the daemon is well.
+    pub fn assert_works(&self, id: &str) {
+        self.drop_request(id, &orders("exit 0"));
+        self.completed(id);
+    }
+
+    pub fn assert_audit_is_sound(&self) {
+        let verdict = handoffd::store::audit::verify(&self.path("audit")).unwrap();
+        assert!(verdict.is_sound(), "{verdict:#?}");
+        assert!(verdict.lines > 0);
+    }
+
+    /// Runs `handoffd` with these arguments on this root, to its end.
+    pub fn cli(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_handoffd"))
+            .args(args)
+            .arg("--root")
+            .arg(self.dir())
+            .output()
+            .unwrap()
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for state in STATES {
+                eprintln!("{state}/: {:?}", self.names_quietly(state));
+            }
+            for name in self.names_quietly("../daemon-log") {
+                let log = fs::read_to_string(self.path("daemon-log").join(&name));
+                eprintln!("--- {name}\n{}", log.unwrap_or_default());
+            }
+        }
+        processes::sweep(self.dir());
+    }
+}
+
+impl Root {
+    fn names_quietly(&self, state: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path("handoffs").join(state)) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+            .take(200)
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+pub fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("no text: {value}"))
+        .to_owned()
+}
+
+/// The outcomes of a record's attempts, in order.
+pub fn outcomes(record: &Value) -> Vec<String> {
+    let attempts = record["handoffd"]["attempts"].as_array().unwrap();
+    attempts
+        .iter()
+        .map(|attempt| text(&attempt["outcome"]))
+        .collect()
+}

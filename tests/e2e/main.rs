@@ -1,0 +1,24 @@
+//! The daemon from outside: real processes, real folders, and only what the contract promises.
+//!
+//! Each module is one topic. Specialists are `tests/fixtures/fake.sh`, which does what the
+//! request tells it to. Nothing here measures time; a minute's wait is what a hang looks like.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests play producers, who rename, link and read clocks as they like"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod attempts;
+mod control;
+mod crashes;
+mod intake;
+mod lifecycle;
+mod meddling;
+mod results;
+mod running;
+mod scheduling;
+mod storm;
+mod writers;

@@ -1,0 +1,246 @@
+//! Other hands in the daemon's folders: records edited, moved, added, and folders taken away.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::common::{Daemon, Root, orders, outcomes, text, wait_until, with};
+
+/// A running handoff whose specialist waits for the mark `go`.
+fn running(root: &Root) -> Value {
+    root.drop_request(
+        "x",
+        &with(
+            orders("mark up; await go; echo done"),
+            json!({ "mine": 1.0 }),
+        ),
+    );
+    root.mark("x.up");
+    root.record("in-progress", "x")
+}
+
+fn ends_untouched(root: &Root, before: &Value) {
+    wait_until("it is put back", || {
+        (root.record_in("in-progress", "x").as_ref() == Some(before)).then_some(())
+    });
+    root.allow("go");
+    let record = root.completed("x");
+    assert_eq!(outcomes(&record), ["completed"]);
+    assert_eq!(record["mine"].to_string(), "1.0");
+    assert_eq!(record["output"]["text"], "done\n");
+    assert_eq!(root.mark("x.up").lines().count(), 1, "it ran once");
+    assert_eq!(root.states_of("x"), ["completed"]);
+}
+
+#[test]
+fn a_running_handoff_s_record_that_was_edited_is_put_back() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let before = running(&root);
+    let path = root.state("in-progress", "x");
+    fs::write(
+        &path,
+        with(before.clone(), json!({ "status": "completed" })).to_string(),
+    )
+    .unwrap();
+    ends_untouched(&root, &before);
+}
+
+#[test]
+fn a_running_handoff_s_record_that_was_moved_away_is_put_back() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let before = running(&root);
+    fs::rename(root.state("in-progress", "x"), root.path("elsewhere.json")).unwrap();
+    ends_untouched(&root, &before);
+}
+
+#[test]
+fn a_running_handoff_s_record_that_was_moved_to_pending_starts_nothing() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let before = running(&root);
+    fs::rename(root.state("in-progress", "x"), root.pending("x.json")).unwrap();
+    let (duplicate, code) = root.failed("x~2");
+    assert_eq!(code, "DUPLICATE_ID", "{duplicate}");
+    ends_untouched(&root, &before);
+}
+
+#[test]
+fn a_running_handoff_s_record_that_was_moved_to_a_final_folder_is_not_believed() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let before = running(&root);
+    fs::rename(root.state("in-progress", "x"), root.state("failed", "x")).unwrap();
+    wait_until("it is put back", || {
+        (root.record_in("in-progress", "x").as_ref() == Some(&before)).then_some(())
+    });
+    root.allow("go");
+    let record = root.record_that("completed", "x", |_| true);
+    assert_eq!(outcomes(&record), ["completed"]);
+    assert_eq!(record["output"]["text"], "done\n");
+    assert_eq!(root.mark("x.up").lines().count(), 1, "it ran once");
+    assert_eq!(
+        root.record_in("failed", "x"),
+        None,
+        "it stands in one folder only"
+    );
+}
+
+#[test]
+fn a_stranger_s_file_in_the_way_of_an_outcome_is_set_aside_and_not_lost() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &orders("mark up; await go; exit 64"));
+    root.mark("x.up");
+    fs::write(root.state("failed", "x"), "a stranger's").unwrap();
+    root.allow("go");
+    let record = wait_until("the outcome", || {
+        let bytes = fs::read(root.state("failed", "x")).ok()?;
+        serde_json::from_slice::<Value>(&bytes).ok()
+    });
+    assert_eq!(record["error"]["code"], "PROCESSING_ERROR");
+    let aside = root.names(".handoffd/aside");
+    let kept = fs::read_to_string(root.path(".handoffd/aside").join(&aside[0])).unwrap();
+    assert_eq!(kept, "a stranger's");
+}
+
+#[test]
+fn a_record_moved_away_while_no_daemon_ran_does_not_start_a_second_attempt() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    // The first one is ended for it, as its record is gone; what matters is the order.
+    let sh = "pid=$HANDOFF_ROOT/marks/x.pid; [ -e $pid ] && kill -0 $(cat $pid) && mark overlap; \
+              echo $$ >$pid; mark up; await go";
+    root.drop_request("x", &orders(sh));
+    root.mark("x.up");
+    daemon.kill();
+    fs::rename(root.state("in-progress", "x"), root.pending("x.json")).unwrap();
+    let _daemon = Daemon::start(&root);
+    root.assert_works("good");
+    root.allow("go");
+    root.completed("x");
+    assert_eq!(root.states_of("x"), ["completed"]);
+    assert!(!root.path("marks/x.overlap").exists());
+}
+
+#[test]
+fn a_foreign_file_in_in_progress_or_waiting_is_treated_as_interrupted() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    root.assert_works("good");
+    fs::write(
+        root.state("in-progress", "a"),
+        orders("mark ran").to_string(),
+    )
+    .unwrap();
+    fs::write(root.state("waiting", "b"), orders("mark ran").to_string()).unwrap();
+    for id in ["a", "b"] {
+        root.completed(id);
+        assert_eq!(root.mark(&format!("{id}.ran")).lines().count(), 1);
+        assert_eq!(root.states_of(id), ["completed"]);
+    }
+    daemon.kill();
+    // One that claims to be ours and to run: nobody knows of such an attempt.
+    let claims = json!({ "status": "in_progress", "handoffd": { "format": 1, "revision": 3,
+        "to": "in_progress", "attempts": [{ "number": 1, "started_at": "2020-01-01T00:00:00Z" }] } });
+    let forged = with(orders("mark ran"), claims);
+    fs::write(root.state("in-progress", "c"), forged.to_string()).unwrap();
+    fs::write(root.state("waiting", "d"), "{ broken").unwrap();
+    fs::write(root.state("in-progress", "e"), "").unwrap();
+    let _daemon = Daemon::start(&root);
+    let record = root.completed("c");
+    assert_eq!(
+        outcomes(&record).last().map(String::as_str),
+        Some("completed")
+    );
+    for id in ["d", "e"] {
+        assert_eq!(root.failed(id).1, "SCHEMA_VALIDATION_FAILED");
+        let bytes = root.path(&format!("handoffs/failed/{id}.rejected"));
+        wait_until("its bytes", || bytes.exists().then_some(()));
+    }
+}
+
+#[test]
+fn strangers_in_the_final_folders_are_left_alone() {
+    let root = Root::new();
+    fs::create_dir_all(root.path("handoffs/completed")).unwrap();
+    fs::create_dir_all(root.path("handoffs/failed")).unwrap();
+    fs::write(root.path("handoffs/completed/notes.txt"), "mine").unwrap();
+    fs::write(root.state("failed", "y"), "not even JSON").unwrap();
+    let _daemon = Daemon::start(&root);
+    root.assert_works("good");
+    let read = |path: &str| fs::read_to_string(root.path(path)).unwrap();
+    assert_eq!(read("handoffs/completed/notes.txt"), "mine");
+    assert_eq!(read("handoffs/failed/y.json"), "not even JSON");
+    root.drop_request("y", &orders("exit 0"));
+    assert_eq!(root.failed("y~2").1, "DUPLICATE_ID");
+}
+
+#[test]
+fn a_folder_that_was_deleted_and_made_again_is_noticed() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    root.assert_works("before");
+    for folder in [
+        "pending",
+        "control",
+        "completed",
+        "failed",
+        "waiting",
+        "in-progress",
+    ] {
+        fs::remove_dir_all(root.path("handoffs").join(folder)).unwrap();
+    }
+    for folder in [
+        "pending",
+        "control",
+        "completed",
+        "failed",
+        "waiting",
+        "in-progress",
+    ] {
+        // The daemon may have been faster.
+        let _ = fs::create_dir(root.path("handoffs").join(folder));
+    }
+    root.assert_works("after");
+    root.drop_request("bad", &orders("exit 64"));
+    root.failed("bad");
+    let later = json!({ "not_before": "2999-01-01T00:00:00Z" });
+    root.drop_request("later", &with(orders("exit 0"), later));
+    root.record("waiting", "later");
+    root.command(
+        "c.json",
+        &json!({ "action": "cancel", "handoff_id": "later" }),
+    );
+    assert_eq!(root.failed("later").1, "CANCELLED");
+    // Deleted only: the daemon makes it anew, with nobody's help.
+    fs::remove_dir_all(root.path("handoffs/pending")).unwrap();
+    wait_until("pending/ is back", || {
+        root.path("handoffs/pending").is_dir().then_some(())
+    });
+    root.assert_works("again");
+}
+
+#[test]
+fn an_edited_wait_is_believed_only_where_it_is_still_a_record() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    let later = json!({ "not_before": "2999-01-01T00:00:00Z" });
+    root.drop_request("x", &with(orders("exit 0"), later.clone()));
+    root.drop_request("y", &with(orders("exit 0"), later));
+    root.record("waiting", "x");
+    root.record("waiting", "y");
+    // As long as the claim is not on disk, the bytes from before it would be put back.
+    wait_until("both are settled", || {
+        root.names(".handoffd/tmp").is_empty().then_some(())
+    });
+    daemon.kill();
+    fs::write(root.state("waiting", "x"), "{\"half\":").unwrap();
+    fs::remove_file(root.state("waiting", "y")).unwrap();
+    let _daemon = Daemon::start(&root);
+    let (record, _) = root.failed("x");
+    assert!(text(&record["error"]["message"]).contains("damaged"));
+    assert!(root.states_of("y").is_empty(), "deleted is deleted");
+    root.assert_works("good");
+}

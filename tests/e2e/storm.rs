@@ -1,0 +1,191 @@
+//! Load and `kill -9` together: nothing lost, nothing twice, nothing at once.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::common::{Daemon, Root, is_alive, keeper, kill, orders, outcomes, wait_until, with};
+
+const HANDOFFS: usize = 300;
+const KILLS: u64 = 10;
+
+/// A small generator: the moments of the kills differ from run to run, and are printed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
+}
+
+fn ended(root: &Root) -> usize {
+    root.names("handoffs/completed").len() + root.names("handoffs/failed").len()
+}
+
+#[test]
+fn handoffs_survive_a_daemon_that_is_killed_again_and_again() {
+    storm(Daemon::start);
+}
+
+#[test]
+fn handoffs_survive_it_without_cgroups_too() {
+    storm(Daemon::start_without_cgroups);
+}
+
+fn storm(start: fn(&Root) -> Daemon) {
+    let seed = u64::from(std::process::id()) * 7919 + 1;
+    println!("seed {seed}");
+    let mut dice = Dice(seed);
+    let root = Root::with(
+        "daemon.max_concurrent = 8\ndefaults.retry.max_retries = 2\ndefaults.retry.delay = '20ms'",
+    );
+    let ids: Vec<String> = (0..HANDOFFS).map(|n| format!("h{n}")).collect();
+    for (n, id) in ids.iter().enumerate() {
+        // Most succeed, some only at their second attempt, some never.
+        let end = match n % 10 {
+            7 => "[ $HANDOFF_ATTEMPT -ge 2 ]",
+            8 => "exit 64",
+            _ => "exit 0",
+        };
+        let mut request = orders(&format!("alone sleep 0.0{}; {end}", n % 9));
+        if n % 10 == 9 {
+            request = with(request, json!({ "depends_on": [ids[n - 1].clone()] }));
+        }
+        root.drop_request(id, &request);
+    }
+    let mut daemon = start(&root);
+    for round in 0..KILLS {
+        // Not before something was done, so that the kills are spread over the work.
+        let least = ended(&root) + usize::try_from(dice.below(25)).unwrap();
+        wait_until("some progress", || {
+            (ended(&root) >= least.min(HANDOFFS)).then_some(())
+        });
+        std::thread::sleep(Duration::from_micros(dice.below(20_000)));
+        daemon.kill();
+        if round % 3 == 0 {
+            root.drop_request(&format!("late{round}"), &orders("alone true"));
+        }
+        daemon = start(&root);
+    }
+    let late: Vec<String> = (0..KILLS).step_by(3).map(|n| format!("late{n}")).collect();
+    for id in ids.iter().chain(&late) {
+        let record = wait_until(&format!("the end of {id}"), || {
+            let end = ["completed", "failed"];
+            end.iter().find_map(|end| root.record_in(end, id))
+        });
+        assert_eq!(
+            root.states_of(id).len(),
+            1,
+            "{id}: {:?}",
+            root.states_of(id)
+        );
+        let last = id
+            .strip_prefix('h')
+            .map_or(0, |n| n.parse::<usize>().unwrap() % 10);
+        let expected = if last >= 8 { "failed" } else { "completed" };
+        assert_eq!(record["status"], expected, "{record:#}");
+        let listed = outcomes(&record);
+        let Ok(notes) = fs::read_to_string(root.path("marks").join(format!("{id}.notes"))) else {
+            assert_eq!(last, 9, "{id} never ran");
+            continue;
+        };
+        assert!(!notes.contains("overlap"), "{id}: {notes}");
+        // Only the daemon was killed: what had begun was adopted, what was lost had not begun.
+        let starts = notes.lines().filter(|line| line.starts_with("start"));
+        let begun = listed.iter().filter(|it| *it != "interrupted").count();
+        assert_eq!(starts.count(), begun, "{id}: {listed:?}, but {notes}");
+        let twice = last == 7 && listed[0] != "interrupted";
+        assert_eq!(begun, if twice { 2 } else { 1 }, "{id}: {listed:?}");
+    }
+    for folder in ["pending", "in-progress", "waiting"] {
+        let left = root.names(&format!("handoffs/{folder}"));
+        assert!(left.is_empty(), "{folder}: {left:?}");
+    }
+    assert_eq!(daemon.terminate(), Some(0));
+    for folder in [".handoffd/tmp", ".handoffd/aside", ".handoffd/rejecting"] {
+        assert!(
+            root.names(folder).is_empty(),
+            "{folder}: {:?}",
+            root.names(folder)
+        );
+    }
+    root.assert_audit_is_sound();
+}
+
+/// Everything that ran when the machine went down, but for the attempts themselves.
+fn kill_all(root: &Root, daemon: Daemon) {
+    daemon.kill();
+    let keeper = keeper(root.dir());
+    kill(keeper, Signal::KILL);
+    wait_until("the keeper is gone", || (!is_alive(keeper)).then_some(()));
+}
+
+fn storm_with_keepers(start: fn(&Root) -> Daemon) {
+    const FEW: usize = 100;
+    let root = Root::with("daemon.max_concurrent = 8\ndaemon.max_interruptions = 1000");
+    let ids: Vec<String> = (0..FEW).map(|n| format!("k{n}")).collect();
+    for (n, id) in ids.iter().enumerate() {
+        root.drop_request(id, &orders(&format!("alone sleep 0.{}; exit 0", n % 4)));
+    }
+    let mut daemon = start(&root);
+    for round in 0..6 {
+        let least = (ended(&root) + 5 + 2 * round).min(FEW);
+        wait_until("some progress", || (ended(&root) >= least).then_some(()));
+        kill_all(&root, daemon);
+        daemon = start(&root);
+    }
+    for id in &ids {
+        let record = root.completed(id);
+        assert_eq!(root.states_of(id), ["completed"]);
+        let notes = root.mark(&format!("{id}.notes"));
+        assert!(!notes.contains("overlap"), "{id}: {notes}");
+        assert_eq!(outcomes(&record).last().unwrap(), "completed");
+    }
+    assert_eq!(daemon.terminate(), Some(0));
+    root.assert_audit_is_sound();
+}
+
+#[test]
+fn handoffs_survive_a_keeper_that_is_killed_with_the_daemon() {
+    storm_with_keepers(Daemon::start);
+}
+
+#[test]
+fn handoffs_survive_that_without_cgroups_too() {
+    storm_with_keepers(Daemon::start_without_cgroups);
+}
+
+#[test]
+fn a_burst_larger_than_the_event_queue_is_all_completed() {
+    const BURST: usize = 20_000;
+    let root = Root::with(
+        "daemon.durability = 'relaxed'\ndaemon.max_concurrent = 8\n\
+         specialists.'@true'.command = ['/bin/true']",
+    );
+    let daemon = Daemon::start(&root);
+    daemon.signal(Signal::STOP);
+    let request = json!({ "target": { "agent_id": "true" } }).to_string();
+    for n in 0..BURST {
+        // Two events each, more than the kernel keeps for a reader that does not read.
+        root.drop_bytes(&format!("b{n}.json"), request.as_bytes());
+    }
+    daemon.signal(Signal::CONT);
+    // The count may take longer than any one wait may: it must only never stand still.
+    let mut done = 0;
+    while done < BURST {
+        let before = done;
+        done = wait_until(&format!("more than {before} completed"), || {
+            let now = root.names("handoffs/completed").len();
+            (now > before).then_some(now)
+        });
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(root.names("handoffs/failed").is_empty());
+    assert!(root.names("handoffs/pending").is_empty());
+    root.assert_audit_is_sound();
+}
