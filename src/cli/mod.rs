@@ -53,6 +53,7 @@ pub struct Global {
         long,
         global = true,
         env = "HANDOFFD_ROOT",
+        hide_env_values = true,
         default_value = ".",
         value_name = "DIR"
     )]

@@ -1,0 +1,324 @@
+//! What a person sees: the words of the looking commands, held by snapshots.
+//!
+//! `INSTA_UPDATE=always cargo test --test looking` writes them anew; read the difference before
+//! you commit it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+struct Root {
+    dir: tempfile::TempDir,
+}
+
+const CONFIG: &str = "[specialists.coder]\ncommand = [\"true\"]\nmax_concurrent = 1\n";
+
+impl Root {
+    fn new() -> Self {
+        let root = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        let folders = [
+            "pending",
+            "in-progress",
+            "waiting",
+            "completed",
+            "failed",
+            "control",
+        ];
+        for folder in folders {
+            fs::create_dir_all(root.path("handoffs").join(folder)).unwrap();
+        }
+        for folder in ["tmp", "run", "logs", "originals", "rejecting", "aside"] {
+            fs::create_dir_all(root.path(".handoffd").join(folder)).unwrap();
+        }
+        fs::write(root.path("handoffd.toml"), CONFIG).unwrap();
+        root
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Puts a record into a state folder, changed at this minute of an old day.
+    fn put(&self, folder: &str, id: &str, minute: u64, record: &Value) {
+        let path = self
+            .path("handoffs")
+            .join(folder)
+            .join(format!("{id}.json"));
+        fs::write(&path, record.to_string()).unwrap();
+        let at = UNIX_EPOCH + Duration::from_secs(1_760_000_000 + 60 * minute);
+        File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_modified(at)
+            .unwrap();
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_handoffd"))
+            .args(args)
+            .env("HANDOFFD_ROOT", self.dir.path())
+            .env("TZ", "UTC")
+            .env("USER", "tester")
+            .env_remove("COMPLETE")
+            .output()
+            .unwrap()
+    }
+
+    /// stdout and stderr, with what differs from run to run masked.
+    fn see(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let text = format!(
+            "{}{}exit {}\n",
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+            output.status.code().unwrap()
+        );
+        mask(&text, self.dir.path())
+    }
+}
+
+fn mask(text: &str, root: &Path) -> String {
+    text.replace(root.to_str().unwrap(), "ROOT")
+}
+
+fn base(id: &str) -> Value {
+    json!({
+        "handoff_id": id,
+        "target": {"agent_id": "@coder"},
+        "handoffd": {"format": 1, "revision": 2, "attempts": []},
+    })
+}
+
+fn attempt(number: u32, outcome: &str, exit: i32, message: &str) -> Value {
+    json!({
+        "number": number, "started_at": "2025-10-09T08:00:00.000Z",
+        "ended_at": "2025-10-09T08:01:30.000Z", "outcome": outcome, "exit_code": exit,
+        "error": {"code": "PROCESSING_ERROR", "message": message}, "milliseconds": 90_000,
+    })
+}
+
+fn failed() -> Value {
+    let mut record = base("broken-build");
+    record["status"] = "failed".into();
+    record["failed_at"] = "2025-10-09T08:05:00.000Z".into();
+    record["execution_time_seconds"] = json!(180.0);
+    record["error"] = json!({
+        "code": "PROCESSING_ERROR",
+        "message": "the specialist exited with 2; its last words: \u{1b}[31mno such table",
+    });
+    record["retry_available"] = true.into();
+    record["recovery_actions"] = json!(["Look at the attempt's log, mend the cause and retry"]);
+    record["handoffd"]["attempts"] = json!([
+        attempt(1, "failed", 2, "the specialist exited with 2"),
+        attempt(2, "failed", 2, "the specialist exited with 2"),
+    ]);
+    record
+}
+
+fn completed() -> Value {
+    let mut record = base("done");
+    record["status"] = "completed".into();
+    record["started_at"] = "2025-10-09T08:00:00.000Z".into();
+    record["completed_at"] = "2025-10-09T08:01:30.000Z".into();
+    record["execution_time_seconds"] = json!(90.5);
+    record["output"] = json!({"files": 3});
+    record["result"] = json!({"status": "complete", "summary": "three files written"});
+    record
+}
+
+fn waiting(id: &str, on: &str, reason: &str) -> Value {
+    let mut record = base(id);
+    record["status"] = "waiting".into();
+    record["waiting"] = json!({"on": on, "reason": reason});
+    if on == "dependency" {
+        record["depends_on"] = json!(["first", "second"]);
+    }
+    record
+}
+
+fn filled() -> Root {
+    let root = Root::new();
+    root.put("failed", "broken-build", 5, &failed());
+    root.put("completed", "done", 4, &completed());
+    root.put(
+        "waiting",
+        "later",
+        3,
+        &waiting("later", "dependency", "waits for first, second"),
+    );
+    root.put(
+        "waiting",
+        "asked",
+        2,
+        &waiting("asked", "human", "two ways are open"),
+    );
+    root
+}
+
+#[test]
+fn list() {
+    insta::assert_snapshot!(filled().see(&["list"]));
+}
+
+#[test]
+fn list_filtered() {
+    insta::assert_snapshot!(filled().see(&["list", "--waiting", "human"]));
+}
+
+#[test]
+fn list_as_json() {
+    insta::assert_snapshot!(filled().see(&["list", "--json"]));
+}
+
+#[test]
+fn an_empty_list_says_so() {
+    insta::assert_snapshot!(Root::new().see(&["list"]));
+}
+
+#[test]
+fn show_a_failure() {
+    insta::assert_snapshot!(filled().see(&["show", "broken-build"]));
+}
+
+#[test]
+fn show_a_success() {
+    insta::assert_snapshot!(filled().see(&["show", "done"]));
+}
+
+#[test]
+fn explain_each_state() {
+    let root = filled();
+    let told: Vec<String> = ["broken-build", "done", "later", "asked", "nobody"]
+        .iter()
+        .map(|id| root.see(&["explain", id]))
+        .collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn status_without_a_daemon() {
+    insta::assert_snapshot!(filled().see(&["status"]));
+}
+
+#[test]
+fn status_as_json_has_what_scripts_rely_on() {
+    let output = filled().run(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(status["daemon"]["running"], false);
+    assert_eq!(
+        status["counts"],
+        json!({"pending": 0, "in_progress": 0, "waiting": 2, "completed": 1, "failed": 1})
+    );
+    assert_eq!(status["waiting_on"], json!({"dependency": 1, "human": 1}));
+    assert_eq!(status["problems"], json!([]));
+}
+
+#[test]
+fn acting_without_a_daemon_is_carried_out_later_and_says_so() {
+    let root = filled();
+    insta::assert_snapshot!(root.see(&[
+        "retry",
+        "broken-build",
+        "--comment",
+        "table is there now"
+    ]));
+    let control = fs::read_dir(root.path("handoffs/control")).unwrap();
+    let files: Vec<_> = control.map(|entry| entry.unwrap().path()).collect();
+    let command: Value = serde_json::from_slice(&fs::read(&files[0]).unwrap()).unwrap();
+    assert_eq!(command["action"], "retry");
+    assert_eq!(command["by"], "tester");
+    assert_eq!(command["comment"], "table is there now");
+}
+
+#[test]
+fn a_bulk_retry_shows_what_it_would_do_and_does_nothing() {
+    let root = filled();
+    insta::assert_snapshot!(root.see(&["retry", "--code", "PROCESSING_ERROR"]));
+    assert_eq!(
+        fs::read_dir(root.path("handoffs/control")).unwrap().count(),
+        0
+    );
+}
+
+#[test]
+fn prune_deletes_only_what_it_was_told_and_spares_what_is_waited_for() {
+    let root = filled();
+    let mut first = completed();
+    first["handoff_id"] = "first".into();
+    root.put("completed", "first", 1, &first);
+    insta::assert_snapshot!(root.see(&["prune", "--completed", "1d", "--dry-run"]));
+    assert!(root.path("handoffs/completed/done.json").exists());
+    root.run(&["prune", "--completed", "1d"]);
+    assert!(!root.path("handoffs/completed/done.json").exists());
+    assert!(
+        root.path("handoffs/completed/first.json").exists(),
+        "`later` waits for it"
+    );
+    assert!(root.path("handoffs/failed/broken-build.json").exists());
+}
+
+#[test]
+fn mistakes_say_what_would_be_right() {
+    let root = filled();
+    let told: Vec<String> = [
+        &["statsu"][..],
+        &["show"],
+        &["show", "nobody"],
+        &["list", "--code", "TIMEOT"],
+        &["wait", "done", "--timeout", "soon"],
+        &["retry"],
+        &["prune"],
+        &["bogus", "--json"],
+    ]
+    .iter()
+    .map(|args| format!("$ handoffd {}\n{}", args.join(" "), root.see(args)))
+    .collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn help() {
+    insta::assert_snapshot!(Root::new().see(&["--help"]));
+}
+
+#[test]
+fn every_shell_gets_a_script_and_the_manual_has_pages() {
+    let root = Root::new();
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let script = root.run(&["completions", shell]);
+        assert!(
+            script.status.success() && !script.stdout.is_empty(),
+            "{shell}"
+        );
+    }
+    let pages = root.path("man");
+    assert!(
+        root.run(&["man", "--out", pages.to_str().unwrap()])
+            .status
+            .success()
+    );
+    assert!(pages.join("handoffd-retry.1").exists());
+}
+
+#[test]
+fn a_shell_is_offered_live_ids() {
+    let root = filled();
+    let output = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+        .args(["--", "handoffd", "retry", ""])
+        .env("COMPLETE", "fish")
+        .env("HANDOFFD_ROOT", root.dir.path())
+        .output()
+        .unwrap();
+    let offered = String::from_utf8(output.stdout).unwrap();
+    assert!(offered.contains("broken-build"), "{offered}");
+    assert!(
+        !offered.contains("done\t"),
+        "what completed can't be retried: {offered}"
+    );
+}
