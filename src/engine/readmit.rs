@@ -26,16 +26,29 @@ use crate::spool::look::Identity;
 use crate::spool::recover::Stands;
 use crate::spool::reject::Rejection;
 
-/// Makes a record of a file that is none of ours, and lets it run.
+/// A file that was found.
+pub struct File<'a> {
+    pub folder: State,
+    pub id: &'a str,
+    pub path: PathBuf,
+    pub identity: Identity,
+}
+
+/// Makes a record of a file that is none of ours, and lets it run. `leftover` is let go once
+/// that is on disk: a crash before finds everything as it was.
 pub fn readmit(
     world: &World,
-    folder: State,
-    id: &str,
-    path: PathBuf,
-    identity: Identity,
+    file: File<'_>,
     bytes: &[u8],
     stands: &Stands,
+    leftover: Option<PathBuf>,
 ) -> Found {
+    let File {
+        folder,
+        id,
+        path,
+        identity,
+    } = file;
     let now = world.now();
     let parsed = match stands {
         Stands::Ours(_) => Record::document(bytes).map(|map| (map, Ext::Json)),
@@ -72,8 +85,13 @@ pub fn readmit(
         ids: Vec::new(),
         reason: format!("found in {} without an attempt", folder.folder()),
     });
-    apply(world, &mut record, id, &request, destination);
-    write(world, id, &record, folder, "recovered", || {});
+    let wanted = id.split_once('~').map_or(id, |(wanted, _)| wanted);
+    apply(world, &mut record, wanted, &request, destination);
+    write(world, id, &record, folder, "recovered", move || {
+        if let Some(leftover) = leftover {
+            let _ = std::fs::remove_file(leftover);
+        }
+    });
     Found::UnderWay
 }
 

@@ -15,7 +15,7 @@ use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::{End, finish};
 use crate::engine::parked::Parked;
 use crate::engine::past::{Claim, Past};
-use crate::engine::readmit::{readmit, reject, reject_as};
+use crate::engine::readmit::{File, readmit, reject, reject_as};
 use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Held, Key};
@@ -110,10 +110,22 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
             }
         }
         Action::Readmit => {
-            if let Some(claim) = &claim {
-                let_go(world, id, claim);
-            }
-            return Ok(readmit(world, folder, id, path, identity, &bytes, &stands));
+            // Until the new record stands, this is what tells the producer's bytes from ours.
+            let leftover = match claim {
+                Some(claim) if raw => Some(claim.path),
+                Some(claim) => {
+                    let_go(world, id, &claim);
+                    None
+                }
+                None => None,
+            };
+            let found = File {
+                folder,
+                id,
+                path,
+                identity,
+            };
+            return Ok(readmit(world, found, &bytes, &stands, leftover));
         }
         Action::Reject => {
             reject(world, path, identity, id, "the record is damaged");

@@ -242,6 +242,14 @@ impl Drop for Root {
                 let log = fs::read_to_string(self.path("daemon-log").join(&name));
                 eprintln!("--- {name}\n{}", log.unwrap_or_default());
             }
+            // For a closer look at what a rare failure left: a folder to copy the root to.
+            if let Some(keep) = std::env::var_os("E2E_KEEP") {
+                let _ = Command::new("cp")
+                    .arg("-a")
+                    .arg(self.dir())
+                    .arg(keep)
+                    .status();
+            }
         }
         processes::sweep(self.dir());
     }

@@ -77,7 +77,8 @@ fn yaml_is_taken_by_rename_and_in_place_and_its_original_is_kept() {
         ("report", "report.md", md),
     ] {
         root.completed(id);
-        let kept = fs::read_to_string(root.path(".handoffd/originals").join(original)).unwrap();
+        let path = root.path(".handoffd/originals").join(original);
+        let kept = wait_until("the original", || fs::read_to_string(&path).ok());
         assert_eq!(kept, bytes);
     }
     let record = root.completed("in-place");
@@ -177,6 +178,22 @@ fn an_id_that_is_taken_never_runs_and_never_overwrites() {
     root.allow("go");
     root.completed("busy");
     assert_eq!(root.mark("busy.ran").lines().count(), 1);
+}
+
+#[test]
+fn a_duplicate_does_not_make_the_first_one_forgotten() {
+    // No rescan that would find it again by chance.
+    let root = Root::with("daemon.rescan = '1h'");
+    let _daemon = Daemon::start(&root);
+    let soon = chrono::Utc::now() + chrono::Duration::milliseconds(1500);
+    root.drop_request(
+        "x",
+        &with(orders("exit 0"), json!({ "not_before": soon.to_rfc3339() })),
+    );
+    root.record("waiting", "x");
+    root.drop_request("x", &orders("exit 0"));
+    assert_eq!(root.failed("x~2").1, "DUPLICATE_ID");
+    root.completed("x");
 }
 
 #[test]

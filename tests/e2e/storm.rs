@@ -117,6 +117,85 @@ fn storm(start: fn(&Root) -> Daemon) {
     root.assert_audit_is_sound();
 }
 
+#[test]
+fn refusals_waits_and_originals_survive_it_too() {
+    const EACH: usize = 40;
+    let mut dice = Dice(u64::from(std::process::id()) * 104_729 + 1);
+    let root = Root::with("daemon.settle = '10ms'\nspecialists.'@true'.command = ['/bin/true']");
+    let yaml = |n: usize| format!("# {n}\ntarget: {{agent_id: 'true'}}\n");
+    let broken = |n: usize| format!("{{ \"broken\": {n}");
+    let request = json!({ "target": { "agent_id": "true" } });
+    let soon = chrono::Utc::now() + chrono::Duration::seconds(2);
+    for n in 0..EACH {
+        root.drop_bytes(&format!("y{n}.yaml"), yaml(n).as_bytes());
+        root.drop_bytes(&format!("b{n}.json"), broken(n).as_bytes());
+        root.drop_request(
+            &format!("u{n}"),
+            &json!({ "target": { "agent_id": "nobody" } }),
+        );
+        let later = json!({ "not_before": soon.to_rfc3339() });
+        root.drop_request(&format!("t{n}"), &with(request.clone(), later));
+        root.drop_bytes(&format!("bad name {n}"), b"");
+    }
+    let mut daemon = Daemon::spawn(&root, |_| {});
+    for round in 0..12 {
+        std::thread::sleep(Duration::from_millis(20 + dice.below(120)));
+        daemon.kill();
+        root.drop_request(&format!("y{round}"), &request);
+        daemon = Daemon::spawn(&root, |_| {});
+    }
+    let bytes_of = |path: String| wait_until(&path, || fs::read_to_string(root.path(&path)).ok());
+    for n in 0..EACH {
+        // Its twin of the other extension may have come first; then it is the duplicate.
+        let id = format!("y{n}");
+        root.completed(&id);
+        let original = wait_until("its original", || {
+            [format!("{id}.yaml"), format!("{id}~2.yaml")]
+                .iter()
+                .find_map(|name| {
+                    fs::read_to_string(root.path(".handoffd/originals").join(name)).ok()
+                })
+        });
+        assert_eq!(Some(original.as_str()), Some(yaml(n).as_str()), "{id}");
+        if n < 12 {
+            assert_eq!(root.failed(&format!("{id}~2")).1, "DUPLICATE_ID");
+        }
+        assert_eq!(root.failed(&format!("b{n}")).1, "SCHEMA_VALIDATION_FAILED");
+        assert_eq!(
+            bytes_of(format!("handoffs/failed/b{n}.rejected")),
+            broken(n)
+        );
+        assert_eq!(root.failed(&format!("u{n}")).1, "UNKNOWN_AGENT");
+        let record = root.completed(&format!("t{n}"));
+        assert!(record["started_at"].as_str().unwrap() >= &soon.to_rfc3339()[..23]);
+    }
+    wait_until("all bad names are gone", || {
+        root.names("handoffs/pending").is_empty().then_some(())
+    });
+    // Notices and bytes in pairs: nothing was refused twice, and nothing was invented.
+    let rejected = |end: &'static str| move |name: &&String| name.ends_with(end);
+    wait_until("the last bytes", || {
+        let names = root.names("handoffs/failed");
+        (names.iter().filter(rejected(".rejected")).count() == 2 * EACH).then_some(())
+    });
+    let names = root.names("handoffs/failed");
+    assert_eq!(
+        names.iter().filter(rejected(".json")).count(),
+        3 * EACH + 12,
+        "{names:?}"
+    );
+    assert_eq!(root.names("handoffs/completed").len(), 2 * EACH);
+    assert_eq!(daemon.terminate(), Some(0));
+    for folder in [".handoffd/tmp", ".handoffd/aside", ".handoffd/rejecting"] {
+        assert!(
+            root.names(folder).is_empty(),
+            "{folder}: {:?}",
+            root.names(folder)
+        );
+    }
+    root.assert_audit_is_sound();
+}
+
 /// Everything that ran when the machine went down, but for the attempts themselves.
 fn kill_all(root: &Root, daemon: Daemon) {
     daemon.kill();
