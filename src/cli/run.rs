@@ -2,12 +2,14 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Failed, Global, Outcome, config_failed};
 use crate::config::Config;
+use crate::engine::observer::Unwatched;
 use crate::engine::start::{self, StartError};
 use crate::spool::layout::Layout;
 
@@ -41,6 +43,7 @@ pub fn run(global: &Global, options: &Options) -> Outcome {
         config: global.config.clone(),
         drain: options.drain,
         program: own_program(),
+        observer: Arc::new(Unwatched),
     };
     let drain = options.drain;
     match start::run(&engine, |config, watching| {

@@ -13,6 +13,7 @@ pub mod intake;
 pub mod launch;
 pub mod lifetimes;
 pub mod moves;
+pub mod observer;
 pub mod orders;
 pub mod outcome;
 pub mod parked;
@@ -68,6 +69,8 @@ enum Alarm {
     Rescan,
     StopWaiting,
     GiveUp,
+    Status,
+    Watchdog,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +150,8 @@ pub struct Engine {
     done: bool,
     config_path: Option<std::path::PathBuf>,
     since: crate::clock::Wall,
+    observer: Arc<dyn observer::Observer>,
+    told: observer::Told,
 }
 
 impl Engine {
@@ -184,6 +189,7 @@ impl Engine {
             self.feed_looks();
             self.dispatch();
             self.check_end();
+            self.tell_status();
         }
     }
 
@@ -248,6 +254,8 @@ impl Engine {
                 Alarm::Rescan => self.rescan(),
                 Alarm::StopWaiting => self.end_all("shutdown_grace is over"),
                 Alarm::GiveUp => self.give_up(),
+                Alarm::Status => self.status_due(),
+                Alarm::Watchdog => self.show_alive(),
             }
         }
         while let Some(id) = self.lot.pop_due(now) {

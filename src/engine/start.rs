@@ -16,6 +16,7 @@ use crate::config::{Config, ConfigError, Watch};
 use crate::durable;
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::event::Event;
+use crate::engine::observer::{Observer, Told};
 use crate::engine::parked::Lot;
 use crate::engine::recovery::{Found, Past, finish_rejections, recover_one, sweep_claims};
 use crate::engine::world::{Workers, World};
@@ -42,6 +43,8 @@ pub struct Options {
     pub drain: bool,
     /// This program, to start the keeper with.
     pub program: PathBuf,
+    /// Told what becomes of the daemon.
+    pub observer: Arc<dyn Observer>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -174,6 +177,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         listen(&world.events, reader);
         let engine = build(&world, held, &recent, since, options)?;
         greet(&config, &engine.watcher.describe());
+        options.observer.ready(&engine.counts().to_string());
         engine.run(inbox, signals).await;
         farewell(&world, commit_thread);
         Ok(())
@@ -306,6 +310,8 @@ fn build(
         done: false,
         config_path: options.config.clone(),
         since,
+        observer: Arc::clone(&options.observer),
+        told: Told::default(),
     };
     engine
         .recover(held, recent)
