@@ -8,6 +8,7 @@ mod explain;
 mod init;
 mod list;
 mod run;
+mod service;
 mod show;
 mod status;
 mod style;
@@ -78,6 +79,8 @@ enum Command {
     Explain(explain::Options),
     /// Check the configuration and the root
     Check(check::Options),
+    /// Print a unit that runs this binary on this root
+    Service(service::Options),
 }
 
 /// An error with the exit code that belongs to it.
@@ -149,6 +152,7 @@ pub fn main() -> ExitCode {
         Some(Command::Show(options)) => show::show(&cli.global, options),
         Some(Command::Explain(options)) => explain::explain(&cli.global, options),
         Some(Command::Check(options)) => check::check(&cli.global, options),
+        Some(Command::Service(options)) => service::service(&cli.global, options),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
