@@ -19,6 +19,7 @@ pub mod keeper;
 pub mod policy;
 pub mod protocol;
 pub mod runner;
+pub mod service;
 pub mod spool;
 pub mod store;
 pub mod watch;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may use, besides itself. `room::part` allows only that part.
-const EDGES: [(&str, &[&str]); 13] = [
+const EDGES: [(&str, &[&str]); 14] = [
     ("protocol", &["clock"]),
     ("policy", &["protocol", "clock", "config"]),
     ("clock", &[]),
@@ -20,6 +20,7 @@ const EDGES: [(&str, &[&str]); 13] = [
     ("watch", &[]),
     ("keeper", &["clock", "durable"]),
     ("runner", &["protocol", "config", "durable", "spool::look"]),
+    ("service", &["engine"]),
     (
         "inspect",
         &["protocol", "clock", "spool", "store", "keeper"],
@@ -35,7 +36,7 @@ const EDGES: [(&str, &[&str]); 13] = [
         "cli",
         &[
             "protocol", "policy", "clock", "durable", "config", "spool", "store", "watch",
-            "keeper", "runner", "engine", "inspect",
+            "keeper", "runner", "engine", "inspect", "service",
         ],
     ),
 ];

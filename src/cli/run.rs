@@ -1,14 +1,15 @@
 //! `handoffd run`: the daemon, in the foreground.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
-use tracing_subscriber::EnvFilter;
+use clap::Args;
 
 use crate::cli::{Failed, Global, Outcome, config_failed};
 use crate::config::Config;
 use crate::engine::start::{self, StartError};
+use crate::service::logs::{self, LogFormat};
+use crate::service::notify::Notifier;
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Default, Args)]
@@ -26,21 +27,15 @@ pub struct Options {
     log_format: LogFormat,
 }
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum LogFormat {
-    #[default]
-    Human,
-    Json,
-}
-
 pub fn run(global: &Global, options: &Options) -> Outcome {
-    init_logs(options.log_format);
+    logs::init(options.log_format);
     let layout = global.layout()?;
     let engine = start::Options {
         root: layout.root().to_owned(),
         config: global.config.clone(),
         drain: options.drain,
         program: own_program(),
+        observer: Arc::new(Notifier::from_env()),
     };
     let drain = options.drain;
     match start::run(&engine, |config, watching| {
@@ -86,19 +81,5 @@ fn greet(layout: &Layout, config: &Config, watching: &str, drain: bool) {
             layout.pending().display()
         );
         eprintln!("  outcomes appear in completed/ and failed/ beside it ({watching})");
-    }
-}
-
-fn init_logs(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("HANDOFFD_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    match format {
-        LogFormat::Human => {
-            let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            builder.with_ansi(color).with_target(false).init();
-        }
-        LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
     }
 }

@@ -14,6 +14,7 @@ pub mod intake;
 pub mod launch;
 pub mod lifetimes;
 pub mod moves;
+pub mod observer;
 pub mod orders;
 pub mod outcome;
 pub mod parked;
@@ -71,6 +72,8 @@ enum Alarm {
     Rescan,
     StopWaiting,
     GiveUp,
+    Status,
+    Watchdog,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +155,8 @@ pub struct Engine {
     done: bool,
     config_path: Option<std::path::PathBuf>,
     since: crate::clock::Wall,
+    observer: Arc<dyn observer::Observer>,
+    told: observer::Told,
 }
 
 impl Engine {
@@ -189,6 +194,7 @@ impl Engine {
             self.feed_looks();
             self.dispatch();
             self.check_end();
+            self.tell_status();
         }
     }
 
@@ -254,6 +260,8 @@ impl Engine {
                 Alarm::Rescan => self.rescan(),
                 Alarm::StopWaiting => self.end_all("shutdown_grace is over"),
                 Alarm::GiveUp => self.give_up(),
+                Alarm::Status => self.status_due(),
+                Alarm::Watchdog => self.show_alive(),
             }
         }
         while let Some(id) = self.lot.pop_due(now) {

@@ -185,11 +185,15 @@ impl Engine {
         }
         self.watch_vitals();
         self.publish();
+        self.show_alive();
     }
 
     pub(super) fn on_signal(&mut self, signal: i32) {
         match signal {
-            signal_hook::consts::SIGHUP => self.reload(),
+            signal_hook::consts::SIGHUP => {
+                self.observer.reloading();
+                self.reload();
+            }
             _ if self.stopping.is_some() => {
                 tracing::warn!("told to stop again: ending all attempts at once");
                 self.end_now();
@@ -199,6 +203,7 @@ impl Engine {
     }
 
     fn stop(&mut self) {
+        self.observer.stopping();
         let detach = self.on_stop() == OnStop::Detach;
         let count = self.running.len();
         self.stopping = Some(if detach {
@@ -280,9 +285,11 @@ impl Engine {
                 self.world.set_config(config);
                 self.problem("config", None);
                 tracing::info!("configuration read again (watch and durability need a restart)");
+                self.observer.reloaded(&self.counts().to_string());
             }
             Err(error) => {
                 let text = format!("the new configuration is broken, the old one stays: {error}");
+                self.observer.reloaded(&text);
                 self.problem("config", Some(text));
             }
         }

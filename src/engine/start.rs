@@ -17,6 +17,7 @@ use crate::config::{Config, ConfigError, Watch};
 use crate::durable;
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::event::Event;
+use crate::engine::observer::{Observer, Told};
 use crate::engine::parked::Lot;
 use crate::engine::past::Past;
 use crate::engine::recovery::{Found, finish_rejections, recover_one, sweep_claims};
@@ -44,6 +45,8 @@ pub struct Options {
     pub drain: bool,
     /// This program, to start the keeper with.
     pub program: PathBuf,
+    /// Told what becomes of the daemon.
+    pub observer: Arc<dyn Observer>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -201,6 +204,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         listen(&world.events, reader);
         let engine = build(&world, held, &recent, since, options)?;
         greet(&config, &engine.watcher.describe());
+        options.observer.ready(&engine.counts().to_string());
         engine.run(inbox, signals).await;
         farewell(&world, commit_thread);
         Ok(())
@@ -334,6 +338,8 @@ fn build(
         done: false,
         config_path: options.config.clone(),
         since,
+        observer: Arc::clone(&options.observer),
+        told: Told::default(),
     };
     engine
         .recover(held, recent)

@@ -1,0 +1,182 @@
+//! `handoffd service`: a unit for this binary and this root, to be installed by whoever asked.
+//!
+//! The unit goes to stdout and nothing is installed; three lines on stderr say how to.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::{Failed, Global, Outcome};
+use crate::config::Config;
+use crate::service::units::{Plan, UnitError};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Prints and installs nothing. The daemon runs as the owner of the root.")]
+pub struct Options {
+    /// The service manager that is to run the daemon
+    #[arg(value_enum)]
+    manager: Manager,
+    /// For the service manager of this person, without root
+    #[arg(long)]
+    user: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Manager {
+    Systemd,
+    Launchd,
+}
+
+/// What a stop takes besides the two graces: the engine's own margin, and writing outcomes.
+const MARGIN: Duration = Duration::from_secs(35);
+
+pub fn service(global: &Global, options: &Options) -> Outcome {
+    let layout = global.layout()?;
+    let config = global.load_config()?;
+    let program = std::env::current_exe()?;
+    if !program.exists() {
+        let text = format!("{} is gone; run the installed one", program.display());
+        return Err(Failed::thing("PROGRAM", anyhow::anyhow!(text)));
+    }
+    let owner = (!options.user).then(|| owner_of(layout.root()));
+    if owner.as_deref() == Some("root") {
+        eprintln!("! the root belongs to root, and so will every agent; chown it to somebody else");
+    }
+    let plan = Plan {
+        program,
+        root: layout.root().to_owned(),
+        config: global
+            .config
+            .as_deref()
+            .map(std::path::absolute)
+            .transpose()?,
+        owner,
+        stop: patience(&config),
+    };
+    let unit = match options.manager {
+        Manager::Systemd => plan.systemd(),
+        Manager::Launchd => plan.launchd(),
+    };
+    print!("{}", unit.map_err(unwritable)?);
+    tell(&plan, options);
+    Ok(0)
+}
+
+fn unwritable(error: UnitError) -> Failed {
+    Failed::usage("PATH", error)
+}
+
+/// How long a stop may take, as this configuration has it.
+fn patience(config: &Config) -> Duration {
+    let longest = config
+        .specialists
+        .values()
+        .filter_map(|specialist| specialist.kill_grace)
+        .chain([config.defaults.kill_grace])
+        .max();
+    config.daemon.shutdown_grace + longest.unwrap_or_default() + MARGIN
+}
+
+/// Whom the root belongs to, or will if it is yet to be made: by name where the machine's own
+/// list has one.
+fn owner_of(root: &Path) -> String {
+    let uid = std::fs::metadata(root).map_or_else(
+        |_| rustix::process::getuid().as_raw(),
+        |metadata| metadata.uid(),
+    );
+    let people = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    name_of(uid, &people).unwrap_or_else(|| uid.to_string())
+}
+
+fn name_of(uid: u32, people: &str) -> Option<String> {
+    people.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
+}
+
+/// The three lines that install it.
+fn tell(plan: &Plan, options: &Options) {
+    let mut again = format!(
+        "{} service {}{} --root {}",
+        in_shell(&plan.program),
+        match options.manager {
+            Manager::Systemd => "systemd",
+            Manager::Launchd => "launchd",
+        },
+        if options.user { " --user" } else { "" },
+        in_shell(&plan.root),
+    );
+    if let Some(config) = &plan.config {
+        again.push_str(" --config ");
+        again.push_str(&in_shell(config));
+    }
+    eprintln!("Install it:");
+    match (options.manager, options.user) {
+        (Manager::Systemd, false) => {
+            eprintln!("  {again} | sudo tee /etc/systemd/system/handoffd.service");
+            eprintln!("  sudo systemctl daemon-reload");
+            eprintln!("  sudo systemctl enable --now handoffd");
+        }
+        (Manager::Systemd, true) => {
+            let units = "~/.config/systemd/user";
+            eprintln!("  mkdir -p {units} && {again} > {units}/handoffd.service");
+            eprintln!("  systemctl --user daemon-reload && loginctl enable-linger");
+            eprintln!("  systemctl --user enable --now handoffd");
+        }
+        (Manager::Launchd, false) => {
+            let file = "/Library/LaunchDaemons/com.handoffd.plist";
+            eprintln!("  {again} | sudo tee {file}");
+            eprintln!("  sudo plutil -lint {file}");
+            eprintln!("  sudo launchctl bootstrap system {file}");
+        }
+        (Manager::Launchd, true) => {
+            let file = "~/Library/LaunchAgents/com.handoffd.plist";
+            eprintln!("  {again} > {file}");
+            eprintln!("  plutil -lint {file}");
+            eprintln!("  launchctl bootstrap gui/$(id -u) {file}");
+        }
+    }
+    if options.manager == Manager::Launchd {
+        eprintln!("! handoffd is neither built nor tested on macOS so far");
+    }
+}
+
+/// A path as a shell takes it for one word.
+fn in_shell(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:@".contains(letter);
+    if text.chars().all(plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_named_if_the_machine_knows_a_name() {
+        let people = "root:x:0:0::/root:/bin/sh\nme:x:1000:1000:Me:/home/me:/bin/sh\nbroken\n";
+        assert_eq!(name_of(1000, people).as_deref(), Some("me"));
+        assert_eq!(name_of(1001, people), None);
+    }
+
+    #[test]
+    fn a_path_is_one_word_to_a_shell() {
+        assert_eq!(in_shell(Path::new("/srv/q")), "/srv/q");
+        assert_eq!(in_shell(Path::new("/it's $x")), "'/it'\\''s $x'");
+    }
+
+    #[test]
+    fn patience_covers_the_longest_grace() {
+        let config = Config::default();
+        let least = config.daemon.shutdown_grace + config.defaults.kill_grace;
+        assert!(patience(&config) > least + Duration::from_secs(15));
+    }
+}
