@@ -76,10 +76,11 @@ impl Plan {
         if let Some(config) = &self.config {
             words.extend(["--config", text(config)?]);
         }
-        let words: String = words
+        let words: Vec<String> = words
             .iter()
-            .map(|word| format!("\t\t<string>{}</string>\n", xml(word)))
+            .map(|word| format!("\t\t<string>{}</string>", xml(word)))
             .collect();
+        let words = words.join("\n");
         let log = format!("{root}/handoffd.log");
         let mut plist = String::new();
         let mut lines = LAUNCHD.lines();
@@ -89,7 +90,7 @@ impl Plan {
             let value = match (key, &self.owner) {
                 (Some("ProgramArguments"), _) => {
                     let _old = lines.by_ref().find(|line| line.trim() == "</array>");
-                    format!("\t<array>\n{words}\t</array>")
+                    format!("\t<array>\n{words}\n\t</array>")
                 }
                 (Some("UserName"), None) => {
                     lines.next();
