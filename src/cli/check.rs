@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::{Global, Outcome};
+use crate::clock::{Clock, Wall};
 use crate::config::{Config, Specialist};
 use crate::runner::launch;
 use crate::spool::layout::Layout;
@@ -29,7 +30,9 @@ pub fn check(global: &Global, _options: &Options) -> Outcome {
         check_command(&layout, &agent.to_string(), specialist, &mut findings);
     }
     check_root(&layout, &config, &mut findings);
-    report(global, &config, &findings);
+    let mut notes = config.not_yet();
+    check_system(&mut findings, &mut notes);
+    report(global, &findings, &notes);
     Ok(if findings.is_empty() { 0 } else { 2 })
 }
 
@@ -107,8 +110,39 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-fn report(global: &Global, config: &Config, findings: &[Finding]) {
-    let warnings = config.not_yet();
+/// What the machine gives: nothing here stops the daemon, but people should know.
+fn check_system(findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
+    if let Err(error) = crate::keeper::can_use_cgroups() {
+        notes.push(format!(
+            "attempts get no control group of their own ({error}); their trees are held together \
+             by a small process each instead. Under systemd, Delegate=yes gives them one"
+        ));
+    }
+    let limit = |name: &str| {
+        let path = format!("/proc/sys/fs/inotify/{name}");
+        std::fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok())
+    };
+    for (name, least) in [("max_user_watches", 64), ("max_user_instances", 8)] {
+        if let Some(value) = limit(name).filter(|value| *value < least) {
+            findings.push(Finding {
+                what: format!("fs.inotify.{name} is {value}, which is very little"),
+                do_this: format!("raise it: sysctl fs.inotify.{name}={}", 128 * least),
+            });
+        }
+    }
+    const SENSIBLE: &str = "2024-01-01T00:00:00Z";
+    let now = Clock::System.now().wall;
+    if Wall::parse(SENSIBLE).is_some_and(|least| now < least) {
+        findings.push(Finding {
+            what: format!("the clock says {now}"),
+            do_this: "set it: times in records and waits after a reboot rely on it".to_owned(),
+        });
+    }
+}
+
+fn report(global: &Global, findings: &[Finding], warnings: &[String]) {
     if global.json {
         let list: Vec<_> = findings
             .iter()

@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use crate::durable;
 use crate::engine::attempt::Running;
@@ -138,8 +139,8 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
             )));
         }
         action => {
-            if let Some(claim) = &claim {
-                let_go(world, id, claim);
+            if let Some(claim) = claim {
+                settle_claim(world, folder, id, claim);
             }
             if let Stands::Ours(record) = stands {
                 return Ok(carry_on(
@@ -416,29 +417,37 @@ pub fn sweep_claims(world: &World, past: &mut Past) {
     }
 }
 
-/// Deletes what a claim left in the temporary folder, but keeps a producer's YAML or Markdown.
-fn let_go(world: &World, id: &str, claim: &Claim) {
+/// The record stands, but perhaps not yet on disk: only then does what it was made from go.
+fn settle_claim(world: &World, folder: State, id: &str, claim: Claim) {
+    let change = Change::Settle {
+        id: id.to_owned(),
+        at: folder,
+        to: folder,
+        keep: original_of(world, id, &claim),
+        leftover: claim.path,
+    };
+    world.committer.submit(change, Vec::new(), |_| {});
+}
+
+/// Where a claim's leftover is to be kept, if it is a producer's YAML or Markdown.
+fn original_of(world: &World, id: &str, claim: &Claim) -> Option<PathBuf> {
     let producers = claim.origin == Origin::Pending
         && Identity::at(&claim.path).is_ok_and(|at| at.inode == claim.inode);
-    let text = if producers {
-        fs::read(&claim.path).unwrap_or_default()
-    } else {
-        Vec::new()
+    let text = producers.then(|| fs::read(&claim.path).ok()).flatten()?;
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    let ext = match first {
+        b'{' => return None,
+        _ if document::parse(&text, Ext::Yaml).is_ok() => "yaml",
+        _ => "md",
     };
-    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
-    let done = match first {
-        Some(b'{') | None => fs::remove_file(&claim.path),
-        Some(_) => {
-            let ext = if document::parse(&text, Ext::Yaml).is_ok() {
-                "yaml"
-            } else {
-                "md"
-            };
-            durable::replace(
-                &claim.path,
-                &world.layout.originals().join(format!("{id}.{ext}")),
-            )
-        }
+    Some(world.layout.originals().join(format!("{id}.{ext}")))
+}
+
+/// Deletes what a claim left in the temporary folder, but keeps a producer's YAML or Markdown.
+fn let_go(world: &World, id: &str, claim: &Claim) {
+    let done = match original_of(world, id, claim) {
+        Some(keep) => durable::replace(&claim.path, &keep),
+        None => fs::remove_file(&claim.path),
     };
     if let Err(error) = done {
         tracing::warn!("{}: {error}", claim.path.display());

@@ -260,6 +260,12 @@ fn tag_of(run_dir: &Path) -> io::Result<OsString> {
     Ok(OsStr::new(&tag).to_owned())
 }
 
+/// Whether attempts can have a cgroup each here; if not, why.
+pub fn can_use_cgroups() -> io::Result<()> {
+    let probe = cgroup::base(&format!("check-{}", std::process::id()))?;
+    cgroup::remove(&probe)
+}
+
 /// When a process started, in ticks since boot: with its pid, what a process is known by.
 pub fn start_time(pid: i32) -> Option<u64> {
     proc::Stat::read(pid).map(|stat| stat.starttime)

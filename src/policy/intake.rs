@@ -94,6 +94,10 @@ pub fn plan(request: &Request, config: &Config, dependencies: &[Dependency], now
     if !request.agent.is_human() && config.specialist(&request.agent).is_none() {
         return Plan::Refuse(unknown_agent(request, config));
     }
+    if request.depends_on.contains(&request.id) {
+        let own = request.id.to_string();
+        return Plan::Refuse(dependency_cycle(&[own.clone(), own]));
+    }
     if let Some(at) = dependencies
         .iter()
         .position(|state| *state == Dependency::Failed)

@@ -63,6 +63,7 @@ fn plans() {
             &[Missing, Failed],
             "DEPENDENCY_MISSING",
         ),
+        (r#","depends_on":["x"]"#, &[Live], "DEPENDENCY_MISSING"),
     ];
     for (fields, dependencies, expected) in cases {
         let plan = plan(&request(fields), &config(ONE), dependencies, NOW);

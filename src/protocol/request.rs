@@ -92,7 +92,7 @@ impl Request {
         let priority = priority(&mut reader, map);
         let retry = retry(&mut reader, map);
         let not_before = not_before(&mut reader, map);
-        let depends_on = depends_on(&mut reader, map, stem);
+        let depends_on = depends_on(&mut reader, map);
         let requires_artifacts = requires_artifacts(&mut reader, map);
         let task_id = task_id(&mut reader, map);
         reader.finish(agent.map(|(agent, agent_written)| Self {
@@ -241,7 +241,7 @@ fn not_before(reader: &mut Reader, map: &Map<String, Value>) -> Option<Wall> {
     at
 }
 
-fn depends_on(reader: &mut Reader, map: &Map<String, Value>, stem: &HandoffId) -> Vec<HandoffId> {
+fn depends_on(reader: &mut Reader, map: &Map<String, Value>) -> Vec<HandoffId> {
     const FIELD: &str = "depends_on";
     let written = match present(map, FIELD) {
         Some(Value::String(one)) => vec![(FIELD.to_owned(), &**one)],
@@ -260,7 +260,6 @@ fn depends_on(reader: &mut Reader, map: &Map<String, Value>, stem: &HandoffId) -
     for (path, text) in written {
         match HandoffId::parse_made(text) {
             Err(error) => reader.wrong(path, error),
-            Ok(id) if id == *stem => reader.wrong(path, "a handoff can't depend on itself"),
             Ok(id) if seen.insert(id.clone()) => ids.push(id),
             Ok(_) => {}
         }
