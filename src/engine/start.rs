@@ -256,6 +256,10 @@ fn listen(events: &UnboundedSender<Event>, mut reader: Reader) {
         .name("keeper".to_owned())
         .spawn(move || {
             while let Ok(report) = reader.next() {
+                // Nothing follows from these; the loop is not woken for them.
+                if matches!(report, Report::Started { .. } | Report::Hello { .. }) {
+                    continue;
+                }
                 if events.send(Event::Keeper(report)).is_err() {
                     return;
                 }

@@ -44,9 +44,14 @@ pub fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// How much is read at once.
+const PIECE: usize = 64 << 10;
+
 /// What has arrived and not been taken yet.
 #[derive(Debug, Default)]
 pub struct Inbox {
+    /// Where the socket is read into; kept, because clearing it costs more than reading.
+    piece: Vec<u8>,
     bytes: Vec<u8>,
     /// How much of `bytes` was taken already.
     taken: usize,
@@ -95,12 +100,12 @@ impl Inbox {
 
     /// Reads once from the socket; false at its end.
     pub fn fill(&mut self, socket: impl AsFd) -> io::Result<bool> {
-        let mut bytes = vec![0; 64 << 10];
+        self.piece.resize(PIECE, 0);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = rustix::net::recvmsg(
             socket,
-            &mut [IoSliceMut::new(&mut bytes)],
+            &mut [IoSliceMut::new(&mut self.piece)],
             &mut control,
             RecvFlags::CMSG_CLOEXEC,
         )?;
@@ -113,7 +118,9 @@ impl Inbox {
         if received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(io::Error::other("descriptors were lost on the way"));
         }
-        self.push(&bytes[..received.bytes], fds);
+        let piece = std::mem::take(&mut self.piece);
+        self.push(&piece[..received.bytes], fds);
+        self.piece = piece;
         Ok(received.bytes > 0)
     }
 }

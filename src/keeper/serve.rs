@@ -236,6 +236,7 @@ impl Server {
         let connection = &mut self.connections[at];
         connection.greeted = true;
         connection.say(&Report::Hello { version: VERSION });
+        connection.flush();
         if version != VERSION {
             connection.lost = true;
         }
@@ -265,11 +266,14 @@ impl Server {
             for report in &reports {
                 daemon.say(report);
             }
+            daemon.flush();
         }
     }
 }
 
 impl Connection {
+    /// Adds a report to what is sent at the next flush: what is said together wakes the daemon
+    /// once.
     fn say(&mut self, report: &Report) {
         match frame::encode(report) {
             Ok(frame) => self.unsent.extend(frame),
@@ -278,7 +282,6 @@ impl Connection {
                 self.lost = true;
             }
         }
-        self.flush();
     }
 
     fn flush(&mut self) {
