@@ -3,12 +3,11 @@
 //! Jobs run on worker threads and do all file I/O; the loop itself does none. A job gets a
 //! reference to this and reports back with an [`Event`].
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -152,37 +151,77 @@ impl World {
 
 type Job = Box<dyn FnOnce(&World) + Send>;
 
-/// A few threads that work off jobs in the order they came.
-#[derive(Clone)]
+/// A few threads that work off jobs in the order they came, and end once this is dropped.
+///
+/// One job wakes one thread. A channel's receiver behind a mutex would wake two: the one that
+/// gets the job, and the next in line for the mutex, only to wait there.
 pub struct Workers {
-    jobs: Sender<Job>,
+    queue: Arc<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<Jobs>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    closed: bool,
 }
 
 impl Workers {
     pub fn start(world: &Arc<World>, name: &str, threads: usize) -> std::io::Result<Self> {
-        let (jobs, inbox) = channel::<Job>();
-        let inbox = Arc::new(Mutex::new(inbox));
+        let workers = Self {
+            queue: Arc::default(),
+        };
         for n in 0..threads {
-            let (inbox, world) = (Arc::clone(&inbox), Arc::clone(world));
+            let (queue, world) = (Arc::clone(&workers.queue), Arc::clone(world));
             std::thread::Builder::new()
                 .name(format!("{name}-{n}"))
-                .spawn(move || work(&inbox, &world))?;
+                .spawn(move || {
+                    while let Some(job) = queue.next() {
+                        // A bug that one file brings to light must not take the rest along.
+                        if catch_unwind(AssertUnwindSafe(|| job(&world))).is_err() {
+                            tracing::error!("a job failed in a way nobody foresaw");
+                        }
+                    }
+                })?;
         }
-        Ok(Self { jobs })
+        Ok(workers)
     }
 
     pub fn run(&self, job: impl FnOnce(&World) + Send + 'static) {
-        let _ = self.jobs.send(Box::new(job));
+        self.queue.lock().waiting.push_back(Box::new(job));
+        self.queue.arrived.notify_one();
     }
 }
 
-fn work(inbox: &Mutex<Receiver<Job>>, world: &World) {
-    loop {
-        let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = job else { return };
-        // A bug that one file brings to light must not take the thread, and so the rest, along.
-        if catch_unwind(AssertUnwindSafe(|| job(world))).is_err() {
-            tracing::error!("a job failed in a way nobody foresaw; the others go on");
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.queue.lock().closed = true;
+        self.queue.arrived.notify_all();
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the next job; `None` when there will be none.
+    fn next(&self) -> Option<Job> {
+        let mut jobs = self.lock();
+        loop {
+            match jobs.waiting.pop_front() {
+                Some(job) => return Some(job),
+                None if jobs.closed => return None,
+                None => {
+                    let woken = self.arrived.wait(jobs);
+                    jobs = woken.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
         }
     }
 }
