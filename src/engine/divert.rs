@@ -96,7 +96,15 @@ fn try_divert(
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
     let path = world.layout.pending().join(name);
     let bytes = record.to_bytes();
-    let taken = claim::from_pending(&world.layout, &path, identity, &id, State::Waiting, &bytes)?;
+    let taken = claim::from_pending(
+        &world.layout,
+        world.committer.spares(),
+        &path,
+        identity,
+        &id,
+        State::Waiting,
+        &bytes,
+    )?;
     let line = transition(&record, &id, event, State::Pending, to, now.wall);
     let parked = Parked::of(&record, now, world.boot);
     let events = world.events.clone();

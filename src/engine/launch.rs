@@ -88,7 +88,15 @@ fn from_pending(
     let path = world.layout.pending().join(&name);
     let keep = original(world, id, ext, syntax);
     begin(world, record, &request, State::Pending, keep, |bytes| {
-        claim::from_pending(&world.layout, &path, identity, id, State::InProgress, bytes)
+        claim::from_pending(
+            &world.layout,
+            world.committer.spares(),
+            &path,
+            identity,
+            id,
+            State::InProgress,
+            bytes,
+        )
     })
     .map_err(again)
 }
@@ -118,7 +126,13 @@ fn from_waiting(world: &World, id: &str) -> Launched {
             Plan::Refuse(told) => told,
             _ => {
                 return begin(world, record, &request, State::Waiting, None, |bytes| {
-                    claim::from_waiting(&world.layout, identity, id, bytes)
+                    claim::from_waiting(
+                        &world.layout,
+                        world.committer.spares(),
+                        identity,
+                        id,
+                        bytes,
+                    )
                 })
                 .map_err(again);
             }

@@ -15,6 +15,7 @@ use crate::durable;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::spool::look::Identity;
+use crate::spool::spare::Spares;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TakeError {
@@ -76,6 +77,7 @@ fn forget(path: &Path) {
 /// Takes a submission out of `pending/` to `land` as `<id>.json` with `bytes` as its content.
 pub fn from_pending(
     layout: &Layout,
+    spares: &Spares,
     submission: &Path,
     identity: Identity,
     id: &str,
@@ -83,7 +85,7 @@ pub fn from_pending(
     bytes: &[u8],
 ) -> Result<Taken, TakeError> {
     let temp = claim_path(layout, Origin::Pending, identity.inode, id);
-    durable::create_anew(&temp, bytes)?;
+    spares.write(&temp, bytes)?;
     let target = layout.record(land, id);
     if let Err(error) = durable::move_no_replace(submission, &target) {
         forget(&temp);
@@ -119,13 +121,14 @@ fn submission_exists(path: &Path) -> bool {
 /// Takes a parked record into `in-progress/`: content first, then the move.
 pub fn from_waiting(
     layout: &Layout,
+    spares: &Spares,
     identity: Identity,
     id: &str,
     bytes: &[u8],
 ) -> Result<Taken, TakeError> {
     let parked = layout.record(State::Waiting, id);
     let temp = claim_path(layout, Origin::Waiting, identity.inode, id);
-    durable::create_anew(&temp, bytes)?;
+    spares.write(&temp, bytes)?;
     if let Err(error) = durable::exchange(&temp, &parked) {
         forget(&temp);
         return Err(match error.kind() {
@@ -168,7 +171,16 @@ mod tests {
         let path = layout.pending().join("x.json");
         fs::write(&path, "raw").unwrap();
         let identity = Identity::at(&path).unwrap();
-        let taken = from_pending(&layout, &path, identity, "x", State::InProgress, b"new").unwrap();
+        let taken = from_pending(
+            &layout,
+            &Spares::default(),
+            &path,
+            identity,
+            "x",
+            State::InProgress,
+            b"new",
+        )
+        .unwrap();
         assert_eq!(
             fs::read(layout.record(State::InProgress, "x")).unwrap(),
             b"new"
@@ -179,7 +191,15 @@ mod tests {
             parse_claim_name(name),
             Some((Origin::Pending, identity.inode, "x"))
         );
-        let again = from_pending(&layout, &path, identity, "x", State::InProgress, b"new");
+        let again = from_pending(
+            &layout,
+            &Spares::default(),
+            &path,
+            identity,
+            "x",
+            State::InProgress,
+            b"new",
+        );
         assert!(matches!(again, Err(TakeError::Gone)));
     }
 
@@ -190,7 +210,15 @@ mod tests {
         fs::write(&path, "raw").unwrap();
         let identity = Identity::at(&path).unwrap();
         fs::write(&path, "rewritten").unwrap();
-        let taken = from_pending(&layout, &path, identity, "x", State::InProgress, b"new");
+        let taken = from_pending(
+            &layout,
+            &Spares::default(),
+            &path,
+            identity,
+            "x",
+            State::InProgress,
+            b"new",
+        );
         assert!(matches!(taken, Err(TakeError::Changed)));
         assert_eq!(fs::read(&path).unwrap(), b"rewritten");
         assert!(layout.states_of("x").is_empty());
@@ -204,7 +232,15 @@ mod tests {
         fs::write(&path, "raw").unwrap();
         fs::write(layout.record(State::InProgress, "x"), "other").unwrap();
         let identity = Identity::at(&path).unwrap();
-        let taken = from_pending(&layout, &path, identity, "x", State::InProgress, b"new");
+        let taken = from_pending(
+            &layout,
+            &Spares::default(),
+            &path,
+            identity,
+            "x",
+            State::InProgress,
+            b"new",
+        );
         assert!(matches!(taken, Err(TakeError::Taken)));
         assert_eq!(
             fs::read(layout.record(State::InProgress, "x")).unwrap(),
@@ -219,11 +255,11 @@ mod tests {
         let parked = layout.record(State::Waiting, "x");
         fs::write(&parked, "old").unwrap();
         let identity = Identity::at(&parked).unwrap();
-        let taken = from_waiting(&layout, identity, "x", b"new").unwrap();
+        let taken = from_waiting(&layout, &Spares::default(), identity, "x", b"new").unwrap();
         assert_eq!(layout.states_of("x"), [State::InProgress]);
         assert_eq!(fs::read(&taken.leftover).unwrap(), b"old");
         assert!(matches!(
-            from_waiting(&layout, identity, "x", b"new"),
+            from_waiting(&layout, &Spares::default(), identity, "x", b"new"),
             Err(TakeError::Gone)
         ));
     }
@@ -236,7 +272,7 @@ mod tests {
         let identity = Identity::at(&parked).unwrap();
         fs::write(&parked, "edited").unwrap();
         assert!(matches!(
-            from_waiting(&layout, identity, "x", b"new"),
+            from_waiting(&layout, &Spares::default(), identity, "x", b"new"),
             Err(TakeError::Changed)
         ));
         assert_eq!(fs::read(&parked).unwrap(), b"edited");

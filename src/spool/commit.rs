@@ -10,7 +10,7 @@
 //! its second try.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, open_quietly};
 use crate::spool::reject;
+use crate::spool::spare::Spares;
 use crate::store::audit::{AuditLog, Event};
 
 /// The most changes that share one round of syncs.
@@ -73,6 +74,8 @@ struct Job {
     events: Vec<Event>,
     done: Option<Done>,
     step: Step,
+    /// Where the content stands that the new one has taken the place of.
+    replaced: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +93,7 @@ enum Step {
 pub struct Committer {
     jobs: Sender<Job>,
     serial: Arc<AtomicU64>,
+    spares: Spares,
 }
 
 impl Committer {
@@ -102,6 +106,7 @@ impl Committer {
         on_trouble: impl Fn(Option<String>) + Send + 'static,
     ) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let (jobs, inbox) = channel();
+        let spares = Spares::default();
         let mut worker = Worker {
             layout,
             audit,
@@ -109,6 +114,7 @@ impl Committer {
             on_trouble: Box::new(on_trouble),
             troubled: false,
             aside: 0,
+            spares: spares.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
@@ -117,9 +123,15 @@ impl Committer {
             Self {
                 jobs,
                 serial: Arc::default(),
+                spares,
             },
             thread,
         ))
+    }
+
+    /// Temporary files to use again.
+    pub fn spares(&self) -> &Spares {
+        &self.spares
     }
 
     pub fn submit(
@@ -136,6 +148,7 @@ impl Committer {
             events,
             done: Some(Box::new(done)),
             step: Step::New,
+            replaced: None,
         });
     }
 }
@@ -147,6 +160,7 @@ struct Worker {
     on_trouble: Box<dyn Fn(Option<String>) + Send>,
     troubled: bool,
     aside: u64,
+    spares: Spares,
 }
 
 impl Worker {
@@ -235,7 +249,7 @@ impl Worker {
             folders.extend(job.change.folders(&self.layout));
         }
         match self.sync_folders(&folders) {
-            Ok(()) => finish(jobs),
+            Ok(()) => self.finish(jobs),
             Err(error) => note(error),
         }
         first_error.map_or(Ok(()), Err)
@@ -247,10 +261,10 @@ impl Worker {
             return Ok(None);
         }
         let file = match &mut job.change {
-            Change::Advance { id, bytes, .. } => Some(durable::create_anew(
-                &temp_path(&self.layout, job.serial, id),
-                bytes,
-            )),
+            Change::Advance { id, bytes, .. } => {
+                let temp = temp_path(&self.layout, job.serial, id);
+                Some(self.spares.write(&temp, bytes))
+            }
             Change::Settle { id, at, .. } => {
                 match open_quietly(&self.layout.record(*at, id)) {
                     // It has gone on meanwhile, or a person took it: nothing is left to settle.
@@ -297,11 +311,19 @@ impl Worker {
     }
 
     /// Puts the new content in its place and moves the record on.
-    fn place(&mut self, job: &Job, folders: &mut BTreeSet<PathBuf>) -> io::Result<Step> {
+    fn place(&mut self, job: &mut Job, folders: &mut BTreeSet<PathBuf>) -> io::Result<Step> {
         match &job.change {
             Change::Advance { id, from, to, .. } => {
                 let temp = temp_path(&self.layout, job.serial, id);
-                durable::replace(&temp, &self.layout.record(*from, id))?;
+                let record = self.layout.record(*from, id);
+                match durable::exchange(&temp, &record) {
+                    Ok(()) => job.replaced = Some(temp),
+                    // Somebody took it away.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        durable::replace(&temp, &record)?;
+                    }
+                    Err(error) => return Err(error),
+                }
                 self.travel(id, *from, *to)?;
             }
             Change::Settle { id, at, to, .. } => self.travel(id, *at, *to)?,
@@ -356,6 +378,44 @@ impl Worker {
     }
 }
 
+impl Worker {
+    fn finish(&self, jobs: &mut Vec<Job>) {
+        for mut job in std::mem::take(jobs) {
+            let finished = match job.step {
+                Step::Moved => Finished::Done,
+                Step::Skipped => Finished::Skipped,
+                Step::New | Step::Told => {
+                    jobs.push(job);
+                    continue;
+                }
+            };
+            if let Change::Settle { leftover, keep, .. } = &job.change {
+                self.let_go(leftover, keep.as_deref());
+            }
+            if let Some(replaced) = &job.replaced {
+                self.let_go(replaced, None);
+            }
+            if let Some(done) = job.done.take() {
+                done(finished);
+            }
+        }
+    }
+
+    /// The synced record no longer needs the bytes it was made from. What stays behind after a
+    /// crash here is swept by the next start.
+    fn let_go(&self, leftover: &Path, keep: Option<&Path>) {
+        let gone = match keep {
+            Some(keep) => durable::replace(leftover, keep),
+            None => self.spares.let_go(leftover),
+        };
+        if let Err(error) = gone
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!("{}: {error}", leftover.display());
+        }
+    }
+}
+
 impl Change {
     fn folders(&self, layout: &Layout) -> Vec<PathBuf> {
         match self {
@@ -371,39 +431,6 @@ impl Change {
 
 fn is_bare(job: &Job) -> bool {
     matches!(job.change, Change::Note) || job.step >= Step::Moved
-}
-
-fn finish(jobs: &mut Vec<Job>) {
-    for mut job in std::mem::take(jobs) {
-        let finished = match job.step {
-            Step::Moved => Finished::Done,
-            Step::Skipped => Finished::Skipped,
-            Step::New | Step::Told => {
-                jobs.push(job);
-                continue;
-            }
-        };
-        if let Change::Settle { leftover, keep, .. } = &job.change {
-            let_go(leftover, keep.as_deref());
-        }
-        if let Some(done) = job.done.take() {
-            done(finished);
-        }
-    }
-}
-
-/// The synced record no longer needs the bytes it was made from. What stays behind after a
-/// crash here is swept by the next start.
-fn let_go(leftover: &Path, keep: Option<&Path>) {
-    let gone = match keep {
-        Some(keep) => durable::replace(leftover, keep),
-        None => fs::remove_file(leftover),
-    };
-    if let Err(error) = gone
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!("{}: {error}", leftover.display());
-    }
 }
 
 fn temp_path(layout: &Layout, serial: u64, id: &str) -> PathBuf {

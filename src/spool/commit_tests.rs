@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::Wall;
+use std::fs;
 use std::sync::mpsc;
 
 fn committer(layout: &Layout) -> (Committer, mpsc::Receiver<Option<String>>) {
@@ -52,7 +53,9 @@ fn a_record_gets_its_content_and_travels() {
         fs::read(layout.record(State::Completed, "x")).unwrap(),
         b"new"
     );
-    assert_eq!(fs::read_dir(layout.tmp()).unwrap().count(), 0);
+    let spares: Vec<_> = fs::read_dir(layout.tmp()).unwrap().flatten().collect();
+    assert_eq!(spares.len(), 1, "to be used again");
+    assert_eq!(fs::read(spares[0].path()).unwrap(), b"old");
     assert_eq!(
         crate::store::audit::verify(&layout.audit()).unwrap().lines,
         1

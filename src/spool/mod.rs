@@ -12,3 +12,4 @@ pub mod look;
 pub mod recover;
 pub mod reject;
 pub mod scan;
+pub mod spare;

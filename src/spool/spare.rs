@@ -1,0 +1,190 @@
+//! Inodes used again: a file whose bytes nobody needs any more becomes the next temporary file.
+//!
+//! Making and deleting files is the dearest part of a small handoff, more so on an ext4 without
+//! a journal, where what was deleted within the last minute is in the way of whatever is made.
+//! A handoff needs two new files (claim and outcome) and lets go of two (the producer's, and
+//! the claim when the outcome has taken its place), so in the long run it needs none.
+//!
+//! What is kept here was let go: a synced successor stands in its place. It is written over
+//! only if nobody else can see that: no second name, nobody who has it open, and owner, mode
+//! and attributes as a new file would have. Anything else is deleted. After a crash spares are
+//! swept with all other temporary files.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::durable;
+
+/// As many as a few batches may need; the rest is deleted.
+const MOST: usize = 128;
+/// A larger one is not worth its blocks.
+const LARGEST: u64 = 65_536;
+
+/// Cheap to clone; clones share what is kept.
+#[derive(Debug, Clone, Default)]
+pub struct Spares {
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    paths: Vec<PathBuf>,
+    /// Owner, group and mode of a file that was made here.
+    like: Option<(u32, u32, u32)>,
+    count: u64,
+}
+
+impl Spares {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a temporary file that nothing refers to any more, to be used again or deleted. It
+    /// loses its name at once: a claim's name would still mean something to a restart.
+    pub fn let_go(&self, path: &Path) -> io::Result<()> {
+        let mut kept = self.lock();
+        if kept.paths.len() >= MOST || kept.like.is_none() {
+            drop(kept);
+            return fs::remove_file(path);
+        }
+        kept.count += 1;
+        let spare = path.with_file_name(format!("spare-{}", kept.count));
+        durable::replace(path, &spare)?;
+        kept.paths.push(spare);
+        Ok(())
+    }
+
+    /// Writes a temporary file anew; what an earlier try left under its name is deleted.
+    pub fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<File> {
+        let spare = self.lock().paths.pop();
+        if let Some(spare) = spare {
+            match self.reuse(&spare, path, bytes) {
+                Ok(Some(file)) => return Ok(file),
+                // Not fit, or gone: it may stand under either name.
+                Ok(None) | Err(_) => drop(fs::remove_file(&spare)),
+            }
+        }
+        let file = durable::create_anew(path, bytes)?;
+        let mut kept = self.lock();
+        if kept.like.is_none() {
+            kept.like = file.metadata().ok().map(|metadata| looks(&metadata));
+        }
+        Ok(file)
+    }
+
+    fn reuse(&self, spare: &Path, path: &Path, bytes: &[u8]) -> io::Result<Option<File>> {
+        let file = File::options()
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(spare)?;
+        let metadata = file.metadata()?;
+        let fit = metadata.is_file()
+            && metadata.nlink() == 1
+            && metadata.len() <= LARGEST
+            && self.lock().like == Some(looks(&metadata))
+            && has_no_attributes(&file)
+            && is_ours_alone(&file);
+        if !fit {
+            return Ok(None);
+        }
+        // Emptied first: after a power cut a file that was not synced may then be short, as a
+        // new one may, but it never holds the bytes of another handoff.
+        file.set_len(0)?;
+        file.write_all_at(bytes, 0)?;
+        durable::replace(spare, path)?;
+        Ok(Some(file))
+    }
+}
+
+fn looks(metadata: &Metadata) -> (u32, u32, u32) {
+    (metadata.uid(), metadata.gid(), metadata.mode())
+}
+
+fn has_no_attributes(file: &File) -> bool {
+    let mut none = [0_u8; 0];
+    matches!(rustix::fs::flistxattr(file, &mut none), Ok(0))
+}
+
+/// A write lease is granted only while nobody else has the file open, be it for reading. It is
+/// given back at once: without a second name nobody can open it any more but through here.
+#[cfg(target_os = "linux")]
+fn is_ours_alone(file: &File) -> bool {
+    const F_SETLEASE: libc::c_int = 1024;
+    let fd = file.as_raw_fd();
+    // SAFETY: fcntl with integer arguments on a descriptor that `file` keeps open.
+    unsafe {
+        libc::fcntl(fd, F_SETLEASE, libc::F_WRLCK) == 0
+            && libc::fcntl(fd, F_SETLEASE, libc::F_UNLCK) == 0
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_ours_alone(_file: &File) -> bool {
+    false
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a producer may link its file")]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Lets a file go and writes another; tells whether the second is the first's inode.
+    fn is_used_again(between: impl FnOnce(&Path) -> Option<File>) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let spares = Spares::default();
+        spares.write(&at("a"), b"a longer content").unwrap();
+        let inode = fs::metadata(at("a")).unwrap().ino();
+        let _held = between(&at("a"));
+        spares.let_go(&at("a")).unwrap();
+        spares.write(&at("b"), b"new").unwrap();
+        assert_eq!(fs::read(at("b")).unwrap(), b"new");
+        assert!(!at("a").exists());
+        fs::metadata(at("b")).unwrap().ino() == inode
+    }
+
+    #[test]
+    fn a_file_that_is_ours_alone_is_used_again() {
+        assert!(is_used_again(|_| None));
+    }
+
+    #[test]
+    fn a_file_that_somebody_may_see_is_not() {
+        assert!(!is_used_again(|path| File::open(path).ok()), "a reader");
+        assert!(
+            !is_used_again(|path| File::options().append(true).open(path).ok()),
+            "a writer"
+        );
+    }
+
+    #[test]
+    fn a_file_of_another_mode_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let spares = Spares::default();
+        spares.write(&at("a"), b"private").unwrap();
+        fs::set_permissions(at("a"), fs::Permissions::from_mode(0o600)).unwrap();
+        spares.let_go(&at("a")).unwrap();
+        spares.write(&at("b"), b"new").unwrap();
+        assert_ne!(fs::metadata(at("b")).unwrap().mode() & 0o777, 0o600);
+        assert!(!at("a").exists());
+    }
+
+    #[test]
+    fn a_second_name_keeps_its_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let spares = Spares::default();
+        spares.write(&at("a"), b"kept").unwrap();
+        fs::hard_link(at("a"), at("link")).unwrap();
+        spares.let_go(&at("a")).unwrap();
+        spares.write(&at("b"), b"new").unwrap();
+        assert_eq!(fs::read(at("link")).unwrap(), b"kept");
+        assert_eq!(fs::read(at("b")).unwrap(), b"new");
+    }
+}
