@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use super::clone::Cradle;
 use super::journal::{Entry, Line};
 use super::proc::Stat;
 use super::spawn::Command;
@@ -12,8 +13,14 @@ use super::wire::{Exit, Failure, Held, Key, Report, State, Why};
 /// How its keeper learns what becomes of it.
 #[derive(Debug)]
 pub enum Watch {
-    /// It is our child; SIGCHLD tells.
-    Child { errors: OwnedFd, command: Command },
+    /// It is our child; SIGCHLD tells. Until then it may still be on its way to becoming its
+    /// command, so what it needs for that is kept.
+    Child {
+        errors: OwnedFd,
+        command: Command,
+        #[expect(dead_code, reason = "only kept")]
+        cradle: Option<Cradle>,
+    },
     /// Its minder is our child and tells through a pipe; what has come of a line is kept.
     Minder { words: OwnedFd, text: Vec<u8> },
     /// It was another keeper's. Its end shows in a pidfd, its exit code maybe in the journal.

@@ -127,7 +127,9 @@ impl Books {
         };
         let key = key.clone();
         let failure = match std::mem::replace(&mut attempt.watch, Watch::Nothing) {
-            Watch::Child { errors, command } => command.failure(errors),
+            Watch::Child {
+                errors, command, ..
+            } => command.failure(errors),
             _ => None,
         };
         let line = if let Some(failure) = failure {

@@ -132,8 +132,11 @@ impl Books {
             pid,
             starttime,
         });
-        let errors = child.errors;
-        attempt.watch = Watch::Child { errors, command };
+        attempt.watch = Watch::Child {
+            errors: child.errors,
+            command,
+            cradle: child.cradle,
+        };
         attempt.main = Some((pid, starttime));
         self.children.insert(pid, key.clone());
         self.attempts.insert(key, attempt);

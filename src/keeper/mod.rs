@@ -23,6 +23,7 @@ mod attempt;
 mod books;
 mod cgroup;
 pub mod client;
+mod clone;
 mod frame;
 pub mod journal;
 mod launch;

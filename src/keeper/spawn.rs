@@ -1,9 +1,8 @@
 //! From a description to a running process.
 //!
-//! The keeper has one thread, so its child may do between clone and exec whatever it likes; it
-//! still does nothing but system calls on what was prepared before, so that the copy of the
-//! keeper's memory is never touched. With a cgroup the child is born inside it (`clone3`),
-//! which leaves no moment in which it, or a child of its own, could be outside.
+//! Here the command is put into the form in which the system takes it; [`super::clone`] makes
+//! the process. With a cgroup the child is born inside it, which leaves no moment in which it,
+//! or a child of its own, could be outside.
 //!
 //! Nobody waits for the exec. If it fails, the child writes why into a pipe that closes on
 //! exec and exits; whoever reaps it looks there.
@@ -16,6 +15,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::pipe::PipeFlags;
 
+use super::clone::{self, Cradle, Plan};
 use super::wire::{Failure, Start};
 
 const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
@@ -23,9 +23,10 @@ const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 /// Everything the child needs, in the form in which the system takes it.
 #[derive(Debug)]
 pub struct Command {
-    /// The files to try, in this order.
-    candidates: Vec<CString>,
-    // These two keep what `argv` and `envp` point to.
+    /// The files to try, in this order; ends with a null, like the next two.
+    tried: Vec<*const libc::c_char>,
+    // These three keep what the pointers point to.
+    _candidates: Vec<CString>,
     _args: Vec<CString>,
     _vars: Vec<CString>,
     argv: Vec<*const libc::c_char>,
@@ -35,14 +36,6 @@ pub struct Command {
     program: OsString,
     /// The limit on open descriptors that attempts get, which is not the keeper's own.
     nofile: Option<libc::rlimit>,
-}
-
-/// Where the child is when something fails.
-#[derive(Clone, Copy)]
-enum Stage {
-    Prepare = 1,
-    Folder = 2,
-    Exec = 3,
 }
 
 impl Command {
@@ -77,9 +70,10 @@ impl Command {
             strings.iter().map(|s| s.as_ptr()).chain(ends).collect()
         };
         Ok(Self {
+            tried: pointers(&candidates),
             argv: pointers(&args),
             envp: pointers(&vars),
-            candidates,
+            _candidates: candidates,
             _args: args,
             _vars: vars,
             cwd: text(&start.cwd.0)?,
@@ -88,49 +82,17 @@ impl Command {
         })
     }
 
-    /// Becomes the command, in a process that was made for it. Only returns to exit.
-    fn exec(&self, stdio: [RawFd; 3], errors: RawFd) -> ! {
-        // SAFETY: system calls on descriptors and strings that outlive them, in a process with
-        // one thread that either becomes another program or exits.
-        unsafe {
-            libc::setsid();
-            let mut none: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut none);
-            // By the system call itself, as the C library keeps two of them from us. Zeroes are
-            // the default action, however the structure is laid out.
-            let default = [0_u64; 8];
-            for signal in 1..=64 {
-                let none = std::ptr::null::<u64>();
-                libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, 8);
-            }
-            // What was sent in between has waited, and counts now.
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-            if let Some(limit) = &self.nofile {
-                libc::setrlimit(libc::RLIMIT_NOFILE, limit);
-            }
-            for (target, source) in (0..).zip(stdio) {
-                // All of ours are above 2, so none overwrites another before its turn.
-                if libc::dup2(source, target) < 0 {
-                    fail(errors, Stage::Prepare, last_errno());
-                }
-            }
-            // Ours all close on exec by themselves; this is for what we might have inherited.
-            let flags = libc::CLOSE_RANGE_CLOEXEC.cast_signed();
-            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, flags);
-            if libc::chdir(self.cwd.as_ptr()) < 0 {
-                fail(errors, Stage::Folder, last_errno());
-            }
-            let mut denied = false;
-            for file in &self.candidates {
-                libc::execve(file.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
-                match last_errno() {
-                    libc::ENOENT | libc::ENOTDIR => {}
-                    libc::EACCES => denied = true,
-                    errno => fail(errors, Stage::Exec, errno),
-                }
-            }
-            let errno = if denied { libc::EACCES } else { libc::ENOENT };
-            fail(errors, Stage::Exec, errno)
+    /// What a child does, with pointers into this command: they hold for as long as it lives,
+    /// wherever it is moved to.
+    fn plan(&self, stdio: [RawFd; 3], errors: RawFd) -> Plan {
+        Plan {
+            candidates: self.tried.as_ptr(),
+            argv: self.argv.as_ptr(),
+            envp: self.envp.as_ptr(),
+            cwd: self.cwd.as_ptr(),
+            nofile: self.nofile,
+            stdio,
+            errors,
         }
     }
 
@@ -152,21 +114,6 @@ impl Command {
     }
 }
 
-/// Tells where it failed, and why, and ends the child.
-fn fail(errors: RawFd, stage: Stage, errno: i32) -> ! {
-    let text = [stage as i32, errno];
-    // SAFETY: the buffer is ours, and a child that never became its command has nothing to do
-    // but to end without running what its parent would run at exit.
-    unsafe {
-        libc::write(errors, text.as_ptr().cast(), size_of_val(&text));
-        libc::_exit(127)
-    }
-}
-
-fn last_errno() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
 /// The files that a command may be, as the shell would look for them.
 fn look_up(program: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     if program.contains(&b'/') {
@@ -186,6 +133,8 @@ pub struct Child {
     pub pid: i32,
     /// Where it tells of a failure; never blocks.
     pub errors: OwnedFd,
+    /// What it runs on until it is its command, to be kept for as long as it lives.
+    pub cradle: Option<Cradle>,
 }
 
 /// Starts the command as a child of this process, inside `cgroup` if there is one.
@@ -196,14 +145,20 @@ pub fn spawn(
 ) -> io::Result<Child> {
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let stdio = [&stdio[0], &stdio[1], &stdio[2]].map(AsRawFd::as_raw_fd);
-    let pid = match cgroup {
-        Some(cgroup) => clone_into(cgroup)?,
-        None => fork()?,
+    let plan = command.plan(stdio, write.as_raw_fd());
+    let (pid, cradle) = match cgroup {
+        Some(cgroup) => clone::into_cgroup(cgroup, plan)?,
+        None => match fork()? {
+            // SAFETY: this process is a copy of its own, in which `command` stays where it is.
+            0 => unsafe { plan.carry_out() },
+            pid => (pid, None),
+        },
     };
-    if pid == 0 {
-        command.exec(stdio, write.as_raw_fd());
-    }
-    Ok(Child { pid, errors: read })
+    Ok(Child {
+        pid,
+        errors: read,
+        cradle,
+    })
 }
 
 /// Forks; 0 in the child. Only for processes with one thread.
@@ -212,44 +167,6 @@ pub fn fork() -> io::Result<i32> {
     match unsafe { libc::fork() } {
         pid if pid < 0 => Err(io::Error::last_os_error()),
         pid => Ok(pid),
-    }
-}
-
-/// `struct clone_args` of the kernel, as far as `cgroup`.
-#[repr(C)]
-#[derive(Default)]
-struct CloneArgs {
-    flags: u64,
-    pidfd: u64,
-    child_tid: u64,
-    parent_tid: u64,
-    exit_signal: u64,
-    stack: u64,
-    stack_size: u64,
-    tls: u64,
-    set_tid: u64,
-    set_tid_size: u64,
-    cgroup: u64,
-}
-
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-
-/// Like a fork, but the child is in `cgroup` from its first moment.
-fn clone_into(cgroup: BorrowedFd<'_>) -> io::Result<i32> {
-    let args = CloneArgs {
-        flags: CLONE_INTO_CGROUP,
-        exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
-        cgroup: u64::from(cgroup.as_raw_fd().cast_unsigned()),
-        ..CloneArgs::default()
-    };
-    // SAFETY: without CLONE_VM and a stack this is a fork, in a process with one thread.
-    let pid = unsafe {
-        let size = size_of::<CloneArgs>();
-        libc::syscall(libc::SYS_clone3, &raw const args, size)
-    };
-    match i32::try_from(pid) {
-        Ok(pid) if pid >= 0 => Ok(pid),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,0 +1,294 @@
+//! The moment between a process and its command.
+//!
+//! A fork copies the keeper's page tables, and then every page that either side touches; that
+//! was a third of all the keeper's work. So a child shares the keeper's memory until it becomes
+//! its command, as with vfork, but nobody waits for it: a folder or a program on a disk that
+//! hangs must not hold up the keeper. What makes this safe:
+//!
+//! - it runs on a stack of its own, and what it reads is not changed or freed while it lives
+//!   ([`Cradle`], and the command it was made from);
+//! - it only makes system calls, by the instruction itself: the C library's would write to the
+//!   `errno` that it shares with the keeper;
+//! - descriptors, signal actions and the working folder are its own (no `CLONE_FILES`,
+//!   `CLONE_SIGHAND`, `CLONE_FS`), and all signals are blocked until it has reset them.
+//!
+//! On other processors than these two the child is a fork.
+#![expect(
+    clippy::cast_sign_loss,
+    clippy::cast_possible_truncation,
+    reason = "arguments of system calls are registers"
+)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// What a child does until it is its command. The pointers are the command's.
+#[derive(Debug)]
+pub struct Plan {
+    /// The files to try, in this order, up to a null.
+    pub candidates: *const *const libc::c_char,
+    pub argv: *const *const libc::c_char,
+    pub envp: *const *const libc::c_char,
+    pub cwd: *const libc::c_char,
+    /// The limit on open descriptors that attempts get, which is not the keeper's own.
+    pub nofile: Option<libc::rlimit>,
+    /// All above 2, so that none overwrites another before its turn.
+    pub stdio: [RawFd; 3],
+    pub errors: RawFd,
+}
+
+/// What a child stands on. It must live for as long as the child may not be its command yet.
+#[derive(Debug)]
+pub struct Cradle {
+    stack: Box<[MaybeUninit<u128>]>,
+    plan: Box<Plan>,
+}
+
+/// In units of 16 bytes, which is how a stack is aligned.
+const STACK: usize = 2048;
+
+/// Where the child is when something fails.
+#[derive(Clone, Copy)]
+enum Stage {
+    Prepare = 1,
+    Folder = 2,
+    Exec = 3,
+}
+
+impl Plan {
+    /// Becomes the command. Only returns to exit.
+    ///
+    /// # Safety
+    ///
+    /// To be called in a process that was made for it, on pointers that stay valid.
+    pub unsafe fn carry_out(&self) -> ! {
+        // SAFETY: system calls on descriptors and strings that outlive them, in a process that
+        // either becomes another program or exits.
+        unsafe {
+            system(libc::SYS_setsid, [0; 4]);
+            // Zeroes are the default action, however the structure is laid out.
+            let (default, none) = ([0_u64; 8], 0_u64);
+            for signal in 1..=64 {
+                let action = [signal, default.as_ptr() as usize, 0, 8];
+                system(libc::SYS_rt_sigaction, action);
+            }
+            // What was sent in between has waited, and counts now.
+            let mask = [libc::SIG_SETMASK as usize, &raw const none as usize, 0, 8];
+            system(libc::SYS_rt_sigprocmask, mask);
+            if let Some(limit) = &self.nofile {
+                let limit = std::ptr::from_ref(limit) as usize;
+                let own = [0, libc::RLIMIT_NOFILE as usize, limit, 0];
+                system(libc::SYS_prlimit64, own);
+            }
+            for (target, source) in (0..).zip(self.stdio) {
+                let done = system(libc::SYS_dup3, [source as usize, target, 0, 0]);
+                if done < 0 {
+                    self.fail(Stage::Prepare, done);
+                }
+            }
+            // Ours all close on exec by themselves; this is for what we might have inherited.
+            let flags = libc::CLOSE_RANGE_CLOEXEC as usize;
+            system(
+                libc::SYS_close_range,
+                [3, libc::c_uint::MAX as usize, flags, 0],
+            );
+            let done = system(libc::SYS_chdir, [self.cwd as usize, 0, 0, 0]);
+            if done < 0 {
+                self.fail(Stage::Folder, done);
+            }
+            let mut worst = -(libc::ENOENT as isize);
+            let mut next = self.candidates;
+            while !(*next).is_null() {
+                let exec = [*next as usize, self.argv as usize, self.envp as usize, 0];
+                let failed = system(libc::SYS_execve, exec);
+                if failed == -(libc::EACCES as isize) {
+                    worst = failed;
+                } else if failed != -(libc::ENOENT as isize) && failed != -(libc::ENOTDIR as isize)
+                {
+                    self.fail(Stage::Exec, failed);
+                }
+                next = next.add(1);
+            }
+            self.fail(Stage::Exec, worst)
+        }
+    }
+
+    /// Tells where it failed, and why, and ends the child.
+    unsafe fn fail(&self, stage: Stage, error: isize) -> ! {
+        let text = [stage as i32, -(error as i32)];
+        let words = [self.errors as usize, text.as_ptr() as usize, 8, 0];
+        // SAFETY: the buffer is ours, and a child that never became its command has nothing to
+        // do but to end without running what its parent would run at exit.
+        unsafe {
+            system(libc::SYS_write, words);
+            loop {
+                system(libc::SYS_exit_group, [127, 0, 0, 0]);
+            }
+        }
+    }
+}
+
+/// `struct clone_args` of the kernel, as far as `cgroup`.
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Starts a child that is in `cgroup` from its first moment.
+pub fn into_cgroup(cgroup: BorrowedFd<'_>, plan: Plan) -> io::Result<(i32, Option<Cradle>)> {
+    let mut args = CloneArgs {
+        flags: CLONE_INTO_CGROUP,
+        exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
+        cgroup: u64::from(cgroup.as_raw_fd().cast_unsigned()),
+        ..CloneArgs::default()
+    };
+    let cradle = Cradle {
+        stack: Box::new_uninit_slice(STACK),
+        plan: Box::new(plan),
+    };
+    let pid = if SHARES {
+        args.flags |= u64::from(libc::CLONE_VM.cast_unsigned());
+        args.stack = cradle.stack.as_ptr() as u64;
+        args.stack_size = size_of_val(&*cradle.stack) as u64;
+        // SAFETY: the stack and the plan are kept by the caller until the child has ended.
+        unsafe { start(&args, &cradle.plan) }
+    } else {
+        let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0];
+        // SAFETY: without CLONE_VM and a stack this is a fork, in a process with one thread.
+        match unsafe { system(libc::SYS_clone3, call) } {
+            // SAFETY: this is the child, with a copy of everything.
+            0 => unsafe { cradle.plan.carry_out() },
+            pid => pid,
+        }
+    };
+    match i32::try_from(pid) {
+        Ok(pid) if pid > 0 => Ok((pid, Some(cradle))),
+        _ => Err(io::Error::from_raw_os_error(-(pid as i32))),
+    }
+}
+
+/// Where a child begins.
+unsafe extern "C" fn begin(plan: *const Plan) -> ! {
+    // SAFETY: the plan is kept until the child has ended.
+    unsafe { (*plan).carry_out() }
+}
+
+const SHARES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+
+/// Makes a system call, and nothing else. Gives back an error as a negative number.
+#[cfg(target_arch = "x86_64")]
+unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
+    let result;
+    // SAFETY: the kernel changes these registers only; the rest is the caller's promise.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2], in("r10") args[3],
+            out("rcx") _, out("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Makes a child that begins at [`begin`] on the stack in `args`.
+#[cfg(target_arch = "x86_64")]
+unsafe fn start(args: &CloneArgs, plan: &Plan) -> isize {
+    let result;
+    // SAFETY: the parent goes on as after any system call. The child has nothing on its stack
+    // to go back to, and does not come back.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, {plan}",
+            "call {begin}",
+            "ud2",
+            "2:",
+            plan = in(reg) std::ptr::from_ref(plan),
+            begin = in(reg) begin as unsafe extern "C" fn(*const Plan) -> !,
+            inlateout("rax") libc::SYS_clone3 as isize => result,
+            in("rdi") std::ptr::from_ref(args), in("rsi") size_of::<CloneArgs>(),
+            out("rcx") _, out("r11") _,
+        );
+    }
+    result
+}
+
+/// Makes a system call, and nothing else. Gives back an error as a negative number.
+#[cfg(target_arch = "aarch64")]
+unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
+    let result;
+    // SAFETY: the kernel changes this register only; the rest is the caller's promise.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") args[0] as isize => result,
+            in("x1") args[1], in("x2") args[2], in("x3") args[3],
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Makes a child that begins at [`begin`] on the stack in `args`.
+#[cfg(target_arch = "aarch64")]
+unsafe fn start(args: &CloneArgs, plan: &Plan) -> isize {
+    let result;
+    // SAFETY: the parent goes on as after any system call. The child has nothing on its stack
+    // to go back to, and does not come back.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x30, xzr",
+            "mov x0, {plan}",
+            "blr {begin}",
+            "brk 1",
+            "2:",
+            plan = in(reg) std::ptr::from_ref(plan),
+            begin = in(reg) begin as unsafe extern "C" fn(*const Plan) -> !,
+            in("x8") libc::SYS_clone3,
+            inlateout("x0") std::ptr::from_ref(args) as isize => result,
+            in("x1") size_of::<CloneArgs>(),
+            out("x30") _,
+        );
+    }
+    result
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
+    // SAFETY: the caller's promise.
+    let result = unsafe { libc::syscall(number, args[0], args[1], args[2], args[3]) };
+    if result < 0 {
+        return -(io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO) as isize);
+    }
+    result as isize
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn start(_args: &CloneArgs, _plan: &Plan) -> isize {
+    -(libc::ENOSYS as isize)
+}
