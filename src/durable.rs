@@ -14,6 +14,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
@@ -119,6 +120,51 @@ pub fn sync_dir(dir: &File, durability: Durability) -> io::Result<()> {
     }
 }
 
+/// How many syncs are under way at once.
+const OVERLAP: usize = 8;
+
+/// Calls `sync` for 0 to `count`, several at a time, and gives back what each said.
+///
+/// Syncs that overlap share the flushes of the disk, and on most file systems the commits of
+/// the journal; one after the other each would wait for its own.
+pub fn overlapped(
+    count: usize,
+    sync: impl Fn(usize) -> io::Result<()> + Sync,
+) -> Vec<io::Result<()>> {
+    if count < 2 {
+        return (0..count).map(sync).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut said = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return said;
+            }
+            said.push((at, sync(at)));
+        }
+    };
+    let mut all: Vec<(usize, io::Result<()>)> = std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..count.min(OVERLAP))
+            .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+            .collect();
+        let mut all = work();
+        for helper in helpers {
+            all.extend(helper.join().unwrap_or_default());
+        }
+        all
+    });
+    // What a helper took with it when it died is not known to be on disk.
+    let mut said: Vec<io::Result<()>> = (0..count)
+        .map(|_| Err(io::Error::other("a sync came to no end")))
+        .collect();
+    for (at, result) in all.drain(..) {
+        said[at] = result;
+    }
+    said
+}
+
 fn file_sync_all(file: &File) -> io::Result<()> {
     file.sync_all()
 }
@@ -161,6 +207,20 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read(&b).unwrap(), b"b");
         assert_eq!(std::fs::read(&a).unwrap(), b"a");
+    }
+
+    #[test]
+    fn overlapped_syncs_each_say_how_they_went() {
+        for count in [0, 1, 2, 100] {
+            let said = overlapped(count, |n| match n % 3 {
+                0 => Err(io::Error::from_raw_os_error(libc::EIO)),
+                _ => Ok(()),
+            });
+            assert_eq!(said.len(), count);
+            for (n, result) in said.iter().enumerate() {
+                assert_eq!(result.is_err(), n % 3 == 0, "{n} of {count}");
+            }
+        }
     }
 
     #[test]

@@ -9,13 +9,13 @@
 //! outcome is never reported as written before it is, and a failed sync is never believed on
 //! its second try.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::durable::{self, Durability};
@@ -207,10 +207,15 @@ impl Worker {
 
     /// Makes what it can of `jobs`; what could not be made stays in it.
     fn round(&mut self, jobs: &mut Vec<Job>) -> io::Result<()> {
+        let rides = superseded(jobs);
         let mut first_error = None;
         let mut note = |error: io::Error| first_error = first_error.take().or(Some(error));
         let mut files: Vec<Option<File>> = Vec::with_capacity(jobs.len());
-        for job in jobs.iter_mut() {
+        for (job, rides) in jobs.iter_mut().zip(&rides) {
+            if rides.is_some() {
+                files.push(None);
+                continue;
+            }
             files.push(self.prepare(job).unwrap_or_else(|error| {
                 note(error);
                 None
@@ -219,30 +224,31 @@ impl Worker {
         let mut ready: Vec<bool> = jobs
             .iter()
             .zip(&files)
-            .map(|(job, file)| file.is_some() || is_bare(job))
+            .zip(&rides)
+            .map(|((job, file), rides)| file.is_some() || rides.is_some() || is_bare(job))
             .collect();
         if let Err(error) = self.write_audit(jobs, &ready) {
             note(self.mend_folders(error));
             ready.fill(false);
-        }
-        for (file, ready) in files.iter().zip(&mut ready) {
-            if let (Some(file), true) = (file, *ready)
-                && let Err(error) = durable::sync_file(file, self.durability)
-            {
-                note(error);
-                *ready = false;
-            }
+        } else if let Err(error) = self.sync(&files, &mut ready) {
+            note(error);
         }
         drop(files);
         let mut folders = BTreeSet::new();
-        for (job, _) in jobs
+        for ((job, _), _) in jobs
             .iter_mut()
             .zip(&ready)
-            .filter(|(job, ready)| **ready && job.step < Step::Moved)
+            .zip(&rides)
+            .filter(|((job, ready), rides)| **ready && rides.is_none() && job.step < Step::Moved)
         {
             match self.place(job, &mut folders) {
                 Ok(step) => job.step = step,
                 Err(error) => note(self.mend_folders(error)),
+            }
+        }
+        for (at, rides) in rides.iter().enumerate() {
+            if rides.is_some_and(|successor| jobs[successor].step == Step::Moved) {
+                jobs[at].step = Step::Moved;
             }
         }
         for job in jobs.iter().filter(|job| job.step == Step::Moved) {
@@ -307,7 +313,35 @@ impl Worker {
                 job.step = Step::Told;
             }
         }
-        self.audit.sync()
+        Ok(())
+    }
+
+    /// Syncs the audit lines and the new contents, all at the same time, and takes from `ready`
+    /// those that could not be synced.
+    fn sync(&mut self, files: &[Option<File>], ready: &mut [bool]) -> io::Result<()> {
+        if self.durability == Durability::Relaxed {
+            return self.audit.sync().inspect_err(|_| ready.fill(false));
+        }
+        let there: Vec<(usize, &File)> = files
+            .iter()
+            .enumerate()
+            .filter_map(|(at, file)| Some((at, file.as_ref().filter(|_| ready[at])?)))
+            .collect();
+        let audit = Mutex::new(&mut self.audit);
+        let mut said = durable::overlapped(there.len() + 1, |n| match there.get(n) {
+            Some((_, file)) => durable::sync_file(file, Durability::Full),
+            None => audit.lock().unwrap_or_else(PoisonError::into_inner).sync(),
+        });
+        if let Some(Err(error)) = said.pop() {
+            ready.fill(false);
+            return Err(error);
+        }
+        let mut first = Ok(());
+        for ((at, _), result) in there.into_iter().zip(said) {
+            ready[at] = result.is_ok();
+            first = first.and(result);
+        }
+        first
     }
 
     /// Puts the new content in its place and moves the record on.
@@ -371,10 +405,13 @@ impl Worker {
         if self.durability == Durability::Relaxed {
             return Ok(());
         }
-        for folder in folders {
-            durable::sync_dir(&Layout::open_dir(folder)?, self.durability)?;
-        }
-        Ok(())
+        let folders: Vec<&PathBuf> = folders.iter().collect();
+        let durability = self.durability;
+        durable::overlapped(folders.len(), |at| {
+            durable::sync_dir(&Layout::open_dir(folders[at])?, durability)
+        })
+        .into_iter()
+        .collect()
     }
 }
 
@@ -427,6 +464,29 @@ impl Change {
             Self::Note => Vec::new(),
         }
     }
+}
+
+/// For each claim whose outcome is in the same batch, where that is. Such a claim is not synced
+/// for itself: it is over when its outcome stands, and until then its old bytes are kept.
+fn superseded(jobs: &[Job]) -> Vec<Option<usize>> {
+    let mut outcomes = HashMap::new();
+    for (at, job) in jobs.iter().enumerate() {
+        if let Change::Advance { id, from, .. } = &job.change
+            && job.step < Step::Moved
+        {
+            outcomes.insert((id.as_str(), *from), at);
+        }
+    }
+    let of = |(at, job): (usize, &Job)| match &job.change {
+        Change::Settle {
+            id, at: folder, to, ..
+        } if folder == to && job.step < Step::Moved => outcomes
+            .get(&(id.as_str(), *folder))
+            .copied()
+            .filter(|outcome| *outcome > at),
+        _ => None,
+    };
+    jobs.iter().enumerate().map(of).collect()
 }
 
 fn is_bare(job: &Job) -> bool {

@@ -180,3 +180,35 @@ fn bytes_that_changed_since_they_were_judged_are_not_rejected() {
     assert_eq!(fs::read(&source).unwrap(), b"{\"whole\":1}");
     assert!(!layout.is_taken("x"));
 }
+
+#[test]
+fn a_claim_whose_outcome_is_in_the_same_batch_goes_with_it() {
+    let job = |change| Job {
+        serial: 0,
+        change,
+        events: Vec::new(),
+        done: None,
+        step: Step::New,
+        replaced: None,
+    };
+    let settle = |to| Change::Settle {
+        id: "x".into(),
+        at: State::InProgress,
+        to,
+        leftover: PathBuf::new(),
+        keep: None,
+    };
+    let jobs = [
+        job(settle(State::InProgress)),
+        job(Change::Note),
+        job(advance(State::Completed)),
+        job(settle(State::InProgress)),
+    ];
+    assert_eq!(superseded(&jobs), [Some(2), None, None, None]);
+    let mut done = [
+        job(settle(State::InProgress)),
+        job(advance(State::Completed)),
+    ];
+    done[1].step = Step::Moved;
+    assert_eq!(superseded(&done), [None, None]);
+}
