@@ -25,7 +25,7 @@ use crate::protocol::document::{self, Syntax};
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
-use crate::spool::commit::Change;
+use crate::spool::change::Change;
 use crate::spool::look::{Identity, Looked, Writer, look};
 use crate::store::audit;
 

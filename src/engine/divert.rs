@@ -23,8 +23,9 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
+use crate::spool::change::Change;
 use crate::spool::claim::{self, TakeError};
-use crate::spool::commit::{Change, Finished};
+use crate::spool::commit::Finished;
 use crate::spool::reject::{Rejection, free_id};
 use crate::store::audit;
 

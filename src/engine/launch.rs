@@ -27,8 +27,8 @@ use crate::runner::collect;
 use crate::runner::launch::{Briefing, argv, environment, working_dir};
 use crate::runner::slots::Slot;
 use crate::runner::vitals::Vitals;
+use crate::spool::change::Change;
 use crate::spool::claim::{self, TakeError, Taken};
-use crate::spool::commit::Change;
 use crate::spool::look::{Identity, Looked, look, open_quietly};
 
 /// Claims the next attempt of `id` and starts it.

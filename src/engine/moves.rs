@@ -14,7 +14,7 @@ use crate::policy::judge::Failure;
 use crate::policy::next;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
-use crate::spool::commit::Change;
+use crate::spool::change::Change;
 use crate::spool::look::{Looked, look};
 
 /// How many commands a record remembers having obeyed.

@@ -17,7 +17,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::result::Output;
 use crate::runner::collect;
-use crate::spool::commit::Change;
+use crate::spool::change::Change;
 
 /// How an attempt ended, as the keeper tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
-use crate::spool::commit::Change;
+use crate::spool::change::Change;
 use crate::spool::look::Identity;
 use crate::spool::recover::Stands;
 use crate::spool::reject::Rejection;

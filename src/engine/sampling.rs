@@ -9,7 +9,7 @@ use crate::keeper::wire::Key;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::runner::collect;
-use crate::spool::commit::Change;
+use crate::spool::change::Change;
 use crate::spool::look::Identity;
 
 /// Looks at every running attempt; one job for all of them.

@@ -217,7 +217,7 @@ fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>) {
     let (tell, told) = std::sync::mpsc::channel();
     world
         .committer
-        .submit(crate::spool::commit::Change::Note, Vec::new(), move |_| {
+        .submit(crate::spool::change::Change::Note, Vec::new(), move |_| {
             let _ = tell.send(());
         });
     let _ = told.recv_timeout(Duration::from_secs(5));

@@ -17,7 +17,7 @@ pub enum Watch {
     /// command, so what it needs for that is kept.
     Child {
         errors: OwnedFd,
-        command: Command,
+        command: Box<Command>,
         #[expect(dead_code, reason = "only kept")]
         cradle: Option<Cradle>,
     },

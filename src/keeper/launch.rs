@@ -134,7 +134,7 @@ impl Books {
         });
         attempt.watch = Watch::Child {
             errors: child.errors,
-            command,
+            command: Box::new(command),
             cradle: child.cradle,
         };
         attempt.main = Some((pid, starttime));

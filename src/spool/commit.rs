@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use crate::durable::{self, Durability};
 use crate::protocol::lifecycle::State;
+use crate::spool::change::Change;
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, open_quietly};
-use crate::spool::reject;
 use crate::spool::spare::Spares;
 use crate::store::audit::{AuditLog, Event};
 
@@ -31,31 +31,6 @@ const BATCH: usize = 256;
 
 /// How long to leave a disk alone that refused something.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-
-/// One change to make durable.
-#[derive(Debug)]
-pub enum Change {
-    /// Gives a record its next content where it stands, and moves it.
-    Advance {
-        id: String,
-        from: State,
-        to: State,
-        bytes: Vec<u8>,
-    },
-    /// Makes a claim durable that was made without waiting, moves it on if it is decided for
-    /// another folder, and lets go of the bytes it had before (or keeps them at `keep`).
-    Settle {
-        id: String,
-        at: State,
-        to: State,
-        leftover: PathBuf,
-        keep: Option<PathBuf>,
-    },
-    /// Moves bytes that are no request to `failed/`, with a notice beside them.
-    Reject(Box<reject::Rejection>),
-    /// Only the audit lines.
-    Note,
-}
 
 type Done = Box<dyn FnOnce(Finished) + Send>;
 
@@ -449,19 +424,6 @@ impl Worker {
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!("{}: {error}", leftover.display());
-        }
-    }
-}
-
-impl Change {
-    fn folders(&self, layout: &Layout) -> Vec<PathBuf> {
-        match self {
-            Self::Advance { from, to, .. } => vec![layout.state(*from), layout.state(*to)],
-            Self::Settle { at, to, .. } => {
-                vec![layout.pending(), layout.state(*at), layout.state(*to)]
-            }
-            Self::Reject(rejection) => vec![rejection.from_folder(), layout.state(State::Failed)],
-            Self::Note => Vec::new(),
         }
     }
 }

@@ -138,7 +138,7 @@ fn rejected_bytes_are_moved_untouched_with_a_notice() {
     for expected in ["x", "x~2", "x~3"] {
         let source = layout.pending().join("x.json");
         fs::write(&source, "{broken").unwrap();
-        let rejection = reject::Rejection {
+        let rejection = crate::spool::reject::Rejection {
             identity: Identity::at(&source).unwrap(),
             source,
             wanted: "x".into(),
@@ -166,7 +166,7 @@ fn bytes_that_changed_since_they_were_judged_are_not_rejected() {
     fs::write(&source, "{broken").unwrap();
     let identity = Identity::at(&source).unwrap();
     fs::write(&source, "{\"whole\":1}").unwrap();
-    let rejection = reject::Rejection {
+    let rejection = crate::spool::reject::Rejection {
         identity,
         source: source.clone(),
         wanted: "x".into(),

@@ -1,0 +1,46 @@
+//! The changes that the committer makes durable.
+
+use std::path::PathBuf;
+
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+use crate::spool::reject;
+
+/// One change to make durable.
+#[derive(Debug)]
+pub enum Change {
+    /// Gives a record its next content where it stands, and moves it.
+    Advance {
+        id: String,
+        from: State,
+        to: State,
+        bytes: Vec<u8>,
+    },
+    /// Makes a claim durable that was made without waiting, moves it on if it is decided for
+    /// another folder, and lets go of the bytes it had before (or keeps them at `keep`).
+    Settle {
+        id: String,
+        at: State,
+        to: State,
+        leftover: PathBuf,
+        keep: Option<PathBuf>,
+    },
+    /// Moves bytes that are no request to `failed/`, with a notice beside them.
+    Reject(Box<reject::Rejection>),
+    /// Only the audit lines.
+    Note,
+}
+
+impl Change {
+    /// The folders whose names it changes.
+    pub fn folders(&self, layout: &Layout) -> Vec<PathBuf> {
+        match self {
+            Self::Advance { from, to, .. } => vec![layout.state(*from), layout.state(*to)],
+            Self::Settle { at, to, .. } => {
+                vec![layout.pending(), layout.state(*at), layout.state(*to)]
+            }
+            Self::Reject(rejection) => vec![rejection.from_folder(), layout.state(State::Failed)],
+            Self::Note => Vec::new(),
+        }
+    }
+}
