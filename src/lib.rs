@@ -6,7 +6,8 @@
 //! alone may rename and sync; what was decided is said in [`store`]'s audit log first. [`watch`]
 //! gives hints. Attempts belong to the [`keeper`], a process that outlives the daemon; [`runner`]
 //! is the daemon's view of one. One loop, the [`engine`], owns all that changes and sequences the
-//! rest under a checked [`config`]; [`cli`] is the way in. `ARCHITECTURE.md` is the map, and
+//! rest under a checked [`config`]; [`service`] speaks to the service manager, [`inspect`] reads a
+//! root from outside, and [`cli`] is the way in. `ARCHITECTURE.md` is the map, and
 //! `tests/tidy.rs` keeps the rooms apart.
 
 pub mod cli;
