@@ -222,6 +222,7 @@ fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>) {
         });
     let _ = told.recv_timeout(Duration::from_secs(5));
     drop(commit_thread);
+    let _ = world.committer.spares().clear();
     let _ = std::fs::remove_file(world.layout.daemon_file());
 }
 
@@ -359,6 +360,7 @@ impl Engine {
     fn recover(&mut self, held: Vec<Held>, recent: &[Line]) -> io::Result<()> {
         let world = Arc::clone(&self.world);
         let config = world.config();
+        world.committer.spares().clear()?;
         let mut past = Past::gather(&world, held, recent)?;
         finish_rejections(&world)?;
         for folder in [State::InProgress, State::Waiting] {

@@ -173,7 +173,7 @@ mod tests {
         let identity = Identity::at(&path).unwrap();
         let taken = from_pending(
             &layout,
-            &Spares::default(),
+            &Spares::new(&layout.spares()),
             &path,
             identity,
             "x",
@@ -193,7 +193,7 @@ mod tests {
         );
         let again = from_pending(
             &layout,
-            &Spares::default(),
+            &Spares::new(&layout.spares()),
             &path,
             identity,
             "x",
@@ -212,7 +212,7 @@ mod tests {
         fs::write(&path, "rewritten").unwrap();
         let taken = from_pending(
             &layout,
-            &Spares::default(),
+            &Spares::new(&layout.spares()),
             &path,
             identity,
             "x",
@@ -234,7 +234,7 @@ mod tests {
         let identity = Identity::at(&path).unwrap();
         let taken = from_pending(
             &layout,
-            &Spares::default(),
+            &Spares::new(&layout.spares()),
             &path,
             identity,
             "x",
@@ -255,11 +255,24 @@ mod tests {
         let parked = layout.record(State::Waiting, "x");
         fs::write(&parked, "old").unwrap();
         let identity = Identity::at(&parked).unwrap();
-        let taken = from_waiting(&layout, &Spares::default(), identity, "x", b"new").unwrap();
+        let taken = from_waiting(
+            &layout,
+            &Spares::new(&layout.spares()),
+            identity,
+            "x",
+            b"new",
+        )
+        .unwrap();
         assert_eq!(layout.states_of("x"), [State::InProgress]);
         assert_eq!(fs::read(&taken.leftover).unwrap(), b"old");
         assert!(matches!(
-            from_waiting(&layout, &Spares::default(), identity, "x", b"new"),
+            from_waiting(
+                &layout,
+                &Spares::new(&layout.spares()),
+                identity,
+                "x",
+                b"new"
+            ),
             Err(TakeError::Gone)
         ));
     }
@@ -272,7 +285,13 @@ mod tests {
         let identity = Identity::at(&parked).unwrap();
         fs::write(&parked, "edited").unwrap();
         assert!(matches!(
-            from_waiting(&layout, &Spares::default(), identity, "x", b"new"),
+            from_waiting(
+                &layout,
+                &Spares::new(&layout.spares()),
+                identity,
+                "x",
+                b"new"
+            ),
             Err(TakeError::Changed)
         ));
         assert_eq!(fs::read(&parked).unwrap(), b"edited");

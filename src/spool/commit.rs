@@ -81,7 +81,7 @@ impl Committer {
         on_trouble: impl Fn(Option<String>) + Send + 'static,
     ) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let (jobs, inbox) = channel();
-        let spares = Spares::default();
+        let spares = Spares::new(&layout.spares());
         let mut worker = Worker {
             layout,
             audit,

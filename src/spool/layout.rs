@@ -15,7 +15,15 @@ pub struct Layout {
 }
 
 /// Folders of the daemon's own, below `.handoffd/`.
-const OWN: [&str; 6] = ["tmp", "run", "logs", "originals", "rejecting", "aside"];
+const OWN: [&str; 7] = [
+    "tmp",
+    "run",
+    "logs",
+    "originals",
+    "rejecting",
+    "aside",
+    "spares",
+];
 
 impl Layout {
     pub fn new(root: &Path) -> Self {
@@ -82,6 +90,10 @@ impl Layout {
 
     pub fn aside(&self) -> PathBuf {
         self.own.join("aside")
+    }
+
+    pub fn spares(&self) -> PathBuf {
+        self.own.join("spares")
     }
 
     pub fn audit(&self) -> PathBuf {

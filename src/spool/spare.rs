@@ -7,8 +7,8 @@
 //!
 //! What is kept here was let go: a synced successor stands in its place. It is written over
 //! only if nobody else can see that: no second name, nobody who has it open, and owner, mode
-//! and attributes as a new file would have. Anything else is deleted. After a crash spares are
-//! swept with all other temporary files.
+//! and attributes as a new file would have. Anything else is deleted. They stand in a folder of
+//! their own, which is emptied at every start.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -25,8 +25,9 @@ const MOST: usize = 128;
 const LARGEST: u64 = 65_536;
 
 /// Cheap to clone; clones share what is kept.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Spares {
+    folder: PathBuf,
     kept: Arc<Mutex<Kept>>,
 }
 
@@ -39,6 +40,23 @@ struct Kept {
 }
 
 impl Spares {
+    /// Keeps spares in `folder`, which must be on the same file system as what is written.
+    pub fn new(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            kept: Arc::default(),
+        }
+    }
+
+    /// Deletes whatever is in the folder: what an earlier daemon kept, or this one at its end.
+    pub fn clear(&self) -> io::Result<()> {
+        self.lock().paths.clear();
+        for entry in fs::read_dir(&self.folder)? {
+            fs::remove_file(entry?.path())?;
+        }
+        Ok(())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,7 +70,7 @@ impl Spares {
             return fs::remove_file(path);
         }
         kept.count += 1;
-        let spare = path.with_file_name(format!("spare-{}", kept.count));
+        let spare = self.folder.join(format!("{}", kept.count));
         durable::replace(path, &spare)?;
         kept.paths.push(spare);
         Ok(())
@@ -137,7 +155,7 @@ mod tests {
     fn is_used_again(between: impl FnOnce(&Path) -> Option<File>) -> bool {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let spares = Spares::default();
+        let spares = Spares::new(dir.path());
         spares.write(&at("a"), b"a longer content").unwrap();
         let inode = fs::metadata(at("a")).unwrap().ino();
         let _held = between(&at("a"));
@@ -166,7 +184,7 @@ mod tests {
     fn a_file_of_another_mode_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let spares = Spares::default();
+        let spares = Spares::new(dir.path());
         spares.write(&at("a"), b"private").unwrap();
         fs::set_permissions(at("a"), fs::Permissions::from_mode(0o600)).unwrap();
         spares.let_go(&at("a")).unwrap();
@@ -179,7 +197,7 @@ mod tests {
     fn a_second_name_keeps_its_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let spares = Spares::default();
+        let spares = Spares::new(dir.path());
         spares.write(&at("a"), b"kept").unwrap();
         fs::hard_link(at("a"), at("link")).unwrap();
         spares.let_go(&at("a")).unwrap();
