@@ -53,7 +53,7 @@ fn a_record_gets_its_content_and_travels() {
         fs::read(layout.record(State::Completed, "x")).unwrap(),
         b"new"
     );
-    let spares: Vec<_> = fs::read_dir(layout.tmp()).unwrap().flatten().collect();
+    let spares: Vec<_> = fs::read_dir(layout.spares()).unwrap().flatten().collect();
     assert_eq!(spares.len(), 1, "to be used again");
     assert_eq!(fs::read(spares[0].path()).unwrap(), b"old");
     assert_eq!(
