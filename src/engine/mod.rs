@@ -97,8 +97,9 @@ struct Unsettled {
 
 /// How many looks may be on their way at once; the rest waits as names.
 const LOOKS_IN_FLIGHT: usize = 64;
-/// How many read documents are kept for an attempt that may start at once.
-const KEPT_DOCUMENTS: usize = 64;
+/// How many read documents are kept for an attempt that may start soon; others are read again.
+/// A few megabytes at most, and enough for a burst.
+const KEPT_DOCUMENTS: usize = 256;
 const VITALS_EVERY_MS: u64 = 250;
 /// How long a file that was created and never closed must be still before it is judged, where
 /// the system does not say who has it open. A hard link is never closed.
