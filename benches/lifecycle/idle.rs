@@ -16,7 +16,7 @@ pub fn run(table: &mut Table, seconds: u64) -> io::Result<()> {
     rig.start()?;
     rig.wait_ready();
     std::thread::sleep(Duration::from_secs(1));
-    let keeper = rig.keeper().unwrap_or(0);
+    let keeper = rig.keeper().ok_or(io::ErrorKind::NotFound)?;
     let used = || [rig.pid(), keeper].map(cpu_ns);
     let before = used();
     std::thread::sleep(Duration::from_secs(seconds));

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::bare;
-use crate::rig::{Rig, Setup, ids};
+use crate::rig::{Rig, Setup, family_ns, ids};
 use crate::table::{Table, median};
 
 const ROUNDS: usize = 5;
@@ -23,29 +23,58 @@ pub fn run(table: &mut Table) -> io::Result<()> {
         rig.start()?;
         rig.wait_ready();
         round(&rig, "warm", 50)?;
-        cases.push((setup, rig, Vec::new(), Vec::new()));
+        let pids = [rig.pid(), rig.keeper().ok_or(io::ErrorKind::NotFound)?];
+        cases.push((setup, rig, pids, Measured::default(), Measured::default()));
     }
+    let own = [std::process::id()];
     for n in 0..ROUNDS {
-        for (setup, rig, ours, bare) in &mut cases {
-            bare.push(bare::spawn_loop(COUNT, setup.max_concurrent));
-            ours.push(round(rig, &format!("round{n}"), COUNT)?);
+        for (setup, rig, pids, ours, bare) in &mut cases {
+            bare.add(&own, || Ok(bare::spawn_loop(COUNT, setup.max_concurrent)))?;
+            ours.add(pids, || round(rig, &format!("round{n}"), COUNT))?;
         }
     }
-    for (setup, _, ours, bare) in &mut cases {
+    for (setup, _, _, ours, bare) in &mut cases {
         #[expect(clippy::cast_precision_loss, reason = "a small count")]
-        let rate = |seconds: &mut [f64]| COUNT as f64 / median(seconds);
-        let (ours, bare) = (rate(ours), rate(bare));
+        let rate = |measured: &mut Measured| COUNT as f64 / median(&mut measured.seconds);
+        let (rate, bare_rate) = (rate(ours), rate(bare));
         table.row(
             &format!(
                 "handoffs/s, {} at once, {}",
                 setup.max_concurrent, setup.durability
             ),
-            format!("{ours:.0}"),
-            format!("{bare:.0} bare spawns/s"),
-            Some(ours / bare),
+            format!("{rate:.0}"),
+            format!("{bare_rate:.0} bare spawns/s"),
+            Some(rate / bare_rate),
+        );
+        // What it costs says more than how long it takes where others are busy, too.
+        let (cpu, bare_cpu) = (median(&mut ours.cpu), median(&mut bare.cpu));
+        table.row(
+            "  processor time each",
+            format!("{cpu:.2} ms"),
+            format!("{bare_cpu:.2} ms a bare spawn"),
+            Some(bare_cpu / cpu),
         );
     }
     Ok(())
+}
+
+#[derive(Default)]
+struct Measured {
+    seconds: Vec<f64>,
+    /// Milliseconds of processor time for each handoff, that of its specialist included.
+    cpu: Vec<f64>,
+}
+
+impl Measured {
+    fn add(&mut self, pids: &[u32], run: impl FnOnce() -> io::Result<f64>) -> io::Result<()> {
+        let used = || pids.iter().map(|pid| family_ns(*pid)).sum();
+        let before: u64 = used();
+        self.seconds.push(run()?);
+        let after: u64 = used();
+        #[expect(clippy::cast_precision_loss, reason = "a few seconds")]
+        self.cpu.push((after - before) as f64 / 1e6 / COUNT as f64);
+        Ok(())
+    }
 }
 
 /// Seconds from the first drop until all are in completed/.
