@@ -14,7 +14,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
@@ -120,49 +120,66 @@ pub fn sync_dir(dir: &File, durability: Durability) -> io::Result<()> {
     }
 }
 
-/// How many syncs are under way at once.
-const OVERLAP: usize = 8;
+/// How many syncs are under way at once, besides the caller's own.
+const OVERLAP: usize = 4;
 
-/// Calls `sync` for 0 to `count`, several at a time, and gives back what each said.
+/// A sync, to be made by whoever is free.
+pub type Sync = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// Threads that sync for somebody else.
 ///
 /// Syncs that overlap share the flushes of the disk, and on most file systems the commits of
 /// the journal; one after the other each would wait for its own.
-pub fn overlapped(
-    count: usize,
-    sync: impl Fn(usize) -> io::Result<()> + Sync,
-) -> Vec<io::Result<()>> {
-    if count < 2 {
-        return (0..count).map(sync).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut said = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= count {
-                return said;
-            }
-            said.push((at, sync(at)));
+pub struct Syncers {
+    inboxes: Vec<Sender<Order>>,
+}
+
+/// One sync, its place in the caller's list, and where to tell how it went.
+struct Order {
+    sync: Sync,
+    at: usize,
+    tell: Sender<(usize, io::Result<()>)>,
+}
+
+impl Syncers {
+    pub fn start() -> io::Result<Self> {
+        let mut inboxes = Vec::new();
+        for n in 0..OVERLAP {
+            let (inbox, orders) = channel::<Order>();
+            std::thread::Builder::new()
+                .name(format!("sync-{n}"))
+                .spawn(move || {
+                    for Order { sync, at, tell } in orders {
+                        let _ = tell.send((at, sync()));
+                    }
+                })?;
+            inboxes.push(inbox);
         }
-    };
-    let mut all: Vec<(usize, io::Result<()>)> = std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..count.min(OVERLAP))
-            .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+        Ok(Self { inboxes })
+    }
+
+    /// Makes all of `syncs` while the caller makes its `own`; what each of them said, in order.
+    pub fn run<T>(&self, syncs: Vec<Sync>, own: impl FnOnce() -> T) -> (T, Vec<io::Result<()>>) {
+        // What a thread took with it when it died is not known to be on disk.
+        let mut said: Vec<io::Result<()>> = syncs
+            .iter()
+            .map(|_| Err(io::Error::other("a sync came to no end")))
             .collect();
-        let mut all = work();
-        for helper in helpers {
-            all.extend(helper.join().unwrap_or_default());
+        let (tell, told) = channel();
+        for (at, sync) in syncs.into_iter().enumerate() {
+            let inbox = &self.inboxes[at % self.inboxes.len()];
+            let tell = tell.clone();
+            if let Err(unsent) = inbox.send(Order { sync, at, tell }) {
+                said[at] = (unsent.0.sync)();
+            }
         }
-        all
-    });
-    // What a helper took with it when it died is not known to be on disk.
-    let mut said: Vec<io::Result<()>> = (0..count)
-        .map(|_| Err(io::Error::other("a sync came to no end")))
-        .collect();
-    for (at, result) in all.drain(..) {
-        said[at] = result;
+        drop(tell);
+        let own = own();
+        for (at, result) in told {
+            said[at] = result;
+        }
+        (own, said)
     }
-    said
 }
 
 fn file_sync_all(file: &File) -> io::Result<()> {
@@ -211,12 +228,18 @@ mod tests {
 
     #[test]
     fn overlapped_syncs_each_say_how_they_went() {
+        let syncers = Syncers::start().unwrap();
         for count in [0, 1, 2, 100] {
-            let said = overlapped(count, |n| match n % 3 {
-                0 => Err(io::Error::from_raw_os_error(libc::EIO)),
-                _ => Ok(()),
-            });
-            assert_eq!(said.len(), count);
+            let syncs = (0..count)
+                .map(|n| -> Sync {
+                    Box::new(move || match n % 3 {
+                        0 => Err(io::Error::from_raw_os_error(libc::EIO)),
+                        _ => Ok(()),
+                    })
+                })
+                .collect();
+            let (own, said) = syncers.run(syncs, || "own");
+            assert_eq!((own, said.len()), ("own", count));
             for (n, result) in said.iter().enumerate() {
                 assert_eq!(result.is_err(), n % 3 == 0, "{n} of {count}");
             }

@@ -13,9 +13,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::durable::{self, Durability};
@@ -90,6 +90,7 @@ impl Committer {
             troubled: false,
             aside: 0,
             spares: spares.clone(),
+            syncers: durable::Syncers::start()?,
         };
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
@@ -136,6 +137,7 @@ struct Worker {
     troubled: bool,
     aside: u64,
     spares: Spares,
+    syncers: durable::Syncers,
 }
 
 impl Worker {
@@ -205,10 +207,9 @@ impl Worker {
         if let Err(error) = self.write_audit(jobs, &ready) {
             note(self.mend_folders(error));
             ready.fill(false);
-        } else if let Err(error) = self.sync(&files, &mut ready) {
+        } else if let Err(error) = self.sync(files, &mut ready) {
             note(error);
         }
-        drop(files);
         let mut folders = BTreeSet::new();
         for ((job, _), _) in jobs
             .iter_mut()
@@ -293,26 +294,28 @@ impl Worker {
 
     /// Syncs the audit lines and the new contents, all at the same time, and takes from `ready`
     /// those that could not be synced.
-    fn sync(&mut self, files: &[Option<File>], ready: &mut [bool]) -> io::Result<()> {
+    fn sync(&mut self, files: Vec<Option<File>>, ready: &mut [bool]) -> io::Result<()> {
         if self.durability == Durability::Relaxed {
             return self.audit.sync().inspect_err(|_| ready.fill(false));
         }
-        let there: Vec<(usize, &File)> = files
-            .iter()
-            .enumerate()
-            .filter_map(|(at, file)| Some((at, file.as_ref().filter(|_| ready[at])?)))
-            .collect();
-        let audit = Mutex::new(&mut self.audit);
-        let mut said = durable::overlapped(there.len() + 1, |n| match there.get(n) {
-            Some((_, file)) => durable::sync_file(file, Durability::Full),
-            None => audit.lock().unwrap_or_else(PoisonError::into_inner).sync(),
-        });
-        if let Some(Err(error)) = said.pop() {
+        let mut syncs: Vec<durable::Sync> = Vec::new();
+        let mut places = Vec::new();
+        for (at, file) in files.into_iter().enumerate() {
+            if let (Some(file), true) = (file, ready[at]) {
+                places.push(at);
+                syncs.push(Box::new(move || {
+                    durable::sync_file(&file, Durability::Full)
+                }));
+            }
+        }
+        let audit = &mut self.audit;
+        let (told, said) = self.syncers.run(syncs, || audit.sync());
+        if told.is_err() {
             ready.fill(false);
-            return Err(error);
+            return told;
         }
         let mut first = Ok(());
-        for ((at, _), result) in there.into_iter().zip(said) {
+        for (at, result) in places.into_iter().zip(said) {
             ready[at] = result.is_ok();
             first = first.and(result);
         }
@@ -380,13 +383,17 @@ impl Worker {
         if self.durability == Durability::Relaxed {
             return Ok(());
         }
-        let folders: Vec<&PathBuf> = folders.iter().collect();
         let durability = self.durability;
-        durable::overlapped(folders.len(), |at| {
-            durable::sync_dir(&Layout::open_dir(folders[at])?, durability)
-        })
-        .into_iter()
-        .collect()
+        let sync = |folder: &PathBuf| -> durable::Sync {
+            let folder = folder.clone();
+            Box::new(move || durable::sync_dir(&Layout::open_dir(&folder)?, durability))
+        };
+        let mut syncs: Vec<durable::Sync> = folders.iter().map(sync).collect();
+        let Some(own) = syncs.pop() else {
+            return Ok(());
+        };
+        let (own, said) = self.syncers.run(syncs, own);
+        said.into_iter().collect::<io::Result<()>>().and(own)
     }
 }
 
