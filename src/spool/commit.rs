@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::durable::{self, Durability};
 use crate::protocol::lifecycle::State;
@@ -28,6 +28,9 @@ use crate::store::audit::{AuditLog, Event};
 
 /// The most changes that share one round of syncs.
 const BATCH: usize = 256;
+
+/// How long the claims of attempts that run already may wait for other changes.
+const CLAIMS_WAIT: Duration = Duration::from_millis(50);
 
 /// How long to leave a disk alone that refused something.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -51,6 +54,14 @@ struct Job {
     step: Step,
     /// Where the content stands that the new one has taken the place of.
     replaced: Option<PathBuf>,
+}
+
+impl Job {
+    /// A claim of an attempt that runs already, which is synced only so that its loss counts.
+    fn is_claim(&self) -> bool {
+        let in_progress = State::InProgress;
+        matches!(&self.change, Change::Settle { at, to, .. } if *at == in_progress && *to == in_progress)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,13 +173,27 @@ impl Worker {
                     open = false;
                 }
             }
-            while jobs.len() < BATCH
-                && let Ok(job) = inbox.try_recv()
-            {
-                jobs.push(job);
-            }
+            self.gather(inbox, &mut jobs);
             let trouble = self.round(&mut jobs).err();
             self.tell_trouble(trouble);
+        }
+    }
+
+    /// Takes what is there already. Claims alone wait a moment for company: nobody waits for
+    /// them, and most of them are over, and need no sync of their own, before it has passed.
+    fn gather(&self, inbox: &Receiver<Job>, jobs: &mut Vec<Job>) {
+        let mut patience = CLAIMS_WAIT;
+        while jobs.len() < BATCH {
+            let job = if jobs.iter().all(Job::is_claim) && !self.troubled {
+                let begin = Instant::now();
+                let job = inbox.recv_timeout(patience);
+                patience = patience.saturating_sub(begin.elapsed());
+                job.ok()
+            } else {
+                inbox.try_recv().ok()
+            };
+            let Some(job) = job else { return };
+            jobs.push(job);
         }
     }
 
@@ -395,9 +420,7 @@ impl Worker {
         let (own, said) = self.syncers.run(syncs, own);
         said.into_iter().collect::<io::Result<()>>().and(own)
     }
-}
 
-impl Worker {
     fn finish(&self, jobs: &mut Vec<Job>) {
         for mut job in std::mem::take(jobs) {
             let finished = match job.step {
