@@ -75,16 +75,6 @@ fn in_progress(id: &str) -> io::Result<Vec<u8>> {
     record.decide(State::InProgress);
     record.set("started_at", now.wall.to_string());
     record.meta.boot = Some(boot_id().to_owned());
-    record.meta.attempts.push(Attempt {
-        number: 1,
-        started_at: now.wall,
-        ended_at: None,
-        outcome: None,
-        exit_code: None,
-        signal: None,
-        error: None,
-        log: None,
-        milliseconds: None,
-    });
+    record.meta.attempts.push(Attempt::begun(1, now.wall));
     Ok(record.to_bytes())
 }

@@ -205,17 +205,7 @@ fn open_attempt(record: &mut Record, now: Now, boot: &str) -> u32 {
     record.decide(State::InProgress);
     record.set("started_at", now.wall.to_string());
     record.meta.boot = Some(boot.to_owned());
-    record.meta.attempts.push(Attempt {
-        number,
-        started_at: now.wall,
-        ended_at: None,
-        outcome: None,
-        exit_code: None,
-        signal: None,
-        error: None,
-        log: None,
-        milliseconds: None,
-    });
+    record.meta.attempts.push(Attempt::begun(number, now.wall));
     number
 }
 

@@ -39,17 +39,10 @@ fn running() -> Record {
 
 fn start(record: &mut Record) {
     record.decide(State::InProgress);
-    record.meta.attempts.push(Attempt {
-        number: record.meta.next_attempt(),
-        started_at: Wall(0),
-        ended_at: None,
-        outcome: None,
-        exit_code: None,
-        signal: None,
-        error: None,
-        log: None,
-        milliseconds: None,
-    });
+    record
+        .meta
+        .attempts
+        .push(Attempt::begun(record.meta.next_attempt(), Wall(0)));
 }
 
 fn end(record: &mut Record, exit: Exit, stdout: &str) -> Decision {

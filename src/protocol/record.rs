@@ -87,6 +87,23 @@ pub struct Attempt {
     pub milliseconds: Option<u64>,
 }
 
+impl Attempt {
+    /// One that begins now; how it ends is not known yet.
+    pub fn begun(number: u32, started_at: Wall) -> Self {
+        Self {
+            number,
+            started_at,
+            ended_at: None,
+            outcome: None,
+            exit_code: None,
+            signal: None,
+            error: None,
+            log: None,
+            milliseconds: None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptError {
     pub code: String,

@@ -165,22 +165,36 @@ mod tests {
         (dir, layout)
     }
 
+    fn take(layout: &Layout, path: &Path, identity: Identity) -> Result<Taken, TakeError> {
+        let spares = Spares::new(&layout.spares());
+        from_pending(
+            layout,
+            &spares,
+            path,
+            identity,
+            "x",
+            State::InProgress,
+            b"new",
+        )
+    }
+
+    fn resume(layout: &Layout, identity: Identity) -> Result<Taken, TakeError> {
+        from_waiting(
+            layout,
+            &Spares::new(&layout.spares()),
+            identity,
+            "x",
+            b"new",
+        )
+    }
+
     #[test]
     fn a_submission_is_taken_once_and_its_bytes_are_kept_until_let_go() {
         let (_dir, layout) = root();
         let path = layout.pending().join("x.json");
         fs::write(&path, "raw").unwrap();
         let identity = Identity::at(&path).unwrap();
-        let taken = from_pending(
-            &layout,
-            &Spares::new(&layout.spares()),
-            &path,
-            identity,
-            "x",
-            State::InProgress,
-            b"new",
-        )
-        .unwrap();
+        let taken = take(&layout, &path, identity).unwrap();
         assert_eq!(
             fs::read(layout.record(State::InProgress, "x")).unwrap(),
             b"new"
@@ -191,15 +205,7 @@ mod tests {
             parse_claim_name(name),
             Some((Origin::Pending, identity.inode, "x"))
         );
-        let again = from_pending(
-            &layout,
-            &Spares::new(&layout.spares()),
-            &path,
-            identity,
-            "x",
-            State::InProgress,
-            b"new",
-        );
+        let again = take(&layout, &path, identity);
         assert!(matches!(again, Err(TakeError::Gone)));
     }
 
@@ -210,15 +216,7 @@ mod tests {
         fs::write(&path, "raw").unwrap();
         let identity = Identity::at(&path).unwrap();
         fs::write(&path, "rewritten").unwrap();
-        let taken = from_pending(
-            &layout,
-            &Spares::new(&layout.spares()),
-            &path,
-            identity,
-            "x",
-            State::InProgress,
-            b"new",
-        );
+        let taken = take(&layout, &path, identity);
         assert!(matches!(taken, Err(TakeError::Changed)));
         assert_eq!(fs::read(&path).unwrap(), b"rewritten");
         assert!(layout.states_of("x").is_empty());
@@ -232,15 +230,7 @@ mod tests {
         fs::write(&path, "raw").unwrap();
         fs::write(layout.record(State::InProgress, "x"), "other").unwrap();
         let identity = Identity::at(&path).unwrap();
-        let taken = from_pending(
-            &layout,
-            &Spares::new(&layout.spares()),
-            &path,
-            identity,
-            "x",
-            State::InProgress,
-            b"new",
-        );
+        let taken = take(&layout, &path, identity);
         assert!(matches!(taken, Err(TakeError::Taken)));
         assert_eq!(
             fs::read(layout.record(State::InProgress, "x")).unwrap(),
@@ -255,26 +245,10 @@ mod tests {
         let parked = layout.record(State::Waiting, "x");
         fs::write(&parked, "old").unwrap();
         let identity = Identity::at(&parked).unwrap();
-        let taken = from_waiting(
-            &layout,
-            &Spares::new(&layout.spares()),
-            identity,
-            "x",
-            b"new",
-        )
-        .unwrap();
+        let taken = resume(&layout, identity).unwrap();
         assert_eq!(layout.states_of("x"), [State::InProgress]);
         assert_eq!(fs::read(&taken.leftover).unwrap(), b"old");
-        assert!(matches!(
-            from_waiting(
-                &layout,
-                &Spares::new(&layout.spares()),
-                identity,
-                "x",
-                b"new"
-            ),
-            Err(TakeError::Gone)
-        ));
+        assert!(matches!(resume(&layout, identity), Err(TakeError::Gone)));
     }
 
     #[test]
@@ -284,16 +258,7 @@ mod tests {
         fs::write(&parked, "old").unwrap();
         let identity = Identity::at(&parked).unwrap();
         fs::write(&parked, "edited").unwrap();
-        assert!(matches!(
-            from_waiting(
-                &layout,
-                &Spares::new(&layout.spares()),
-                identity,
-                "x",
-                b"new"
-            ),
-            Err(TakeError::Changed)
-        ));
+        assert!(matches!(resume(&layout, identity), Err(TakeError::Changed)));
         assert_eq!(fs::read(&parked).unwrap(), b"edited");
         assert_eq!(layout.states_of("x"), [State::Waiting]);
     }

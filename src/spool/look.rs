@@ -143,30 +143,46 @@ pub fn open_quietly(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// A read lease is granted only while nobody has the file open for writing. It is given back
-/// at once. (A writer that opens it in between waits for a few microseconds; the signal that
-/// announces it is ignored by the daemon.)
-#[cfg(target_os = "linux")]
+/// A read lease is granted only while nobody has the file open for writing.
 fn writer_of(file: &File) -> Writer {
-    use std::os::fd::AsRawFd;
-    const F_SETLEASE: libc::c_int = 1024;
-    let fd = file.as_raw_fd();
-    // SAFETY: fcntl with integer arguments on a descriptor that `file` keeps open.
-    let leased = unsafe { libc::fcntl(fd, F_SETLEASE, libc::F_RDLCK) };
-    if leased == 0 {
-        // SAFETY: as above.
-        unsafe { libc::fcntl(fd, F_SETLEASE, libc::F_UNLCK) };
-        return Writer::Closed;
-    }
-    match io::Error::last_os_error().raw_os_error() {
-        Some(libc::EAGAIN) => Writer::Open,
-        _ => Writer::Unknown,
+    match try_lease(file, Lease::Read) {
+        Ok(()) => Writer::Closed,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Writer::Open,
+        Err(_) => Writer::Unknown,
     }
 }
 
+/// What a lease asks: that nobody writes, or that nobody else has it open at all.
+#[derive(Debug, Clone, Copy)]
+pub enum Lease {
+    Read,
+    Write,
+}
+
+/// Takes a lease and gives it back at once, to learn whether it can be had: `WouldBlock` says
+/// that somebody is in the way, anything else that the system would not tell. (A writer that
+/// opens the file in between waits for a few microseconds; the signal that announces it is
+/// ignored by the daemon.)
+#[cfg(target_os = "linux")]
+pub fn try_lease(file: &File, lease: Lease) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    const F_SETLEASE: libc::c_int = 1024;
+    let kind = match lease {
+        Lease::Read => libc::F_RDLCK,
+        Lease::Write => libc::F_WRLCK,
+    };
+    for kind in [kind, libc::F_UNLCK] {
+        // SAFETY: fcntl with integer arguments on a descriptor that `file` keeps open.
+        if unsafe { libc::fcntl(file.as_raw_fd(), F_SETLEASE, kind) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 #[cfg(not(target_os = "linux"))]
-fn writer_of(_file: &File) -> Writer {
-    Writer::Unknown
+pub fn try_lease(_file: &File, _lease: Lease) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Must be called once before leases are used: the default action of SIGIO ends the process.

@@ -12,12 +12,12 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::durable;
+use crate::spool::look::{Lease, try_lease};
 
 /// As many as a few batches may need; the rest is deleted.
 const MOST: usize = 128;
@@ -105,7 +105,9 @@ impl Spares {
             && metadata.len() <= LARGEST
             && self.lock().like == Some(looks(&metadata))
             && has_no_attributes(&file)
-            && is_ours_alone(&file);
+            // Granted only while nobody else has it open, be it for reading; and without a second
+            // name nobody can open it any more but through here.
+            && try_lease(&file, Lease::Write).is_ok();
         if !fit {
             return Ok(None);
         }
@@ -125,24 +127,6 @@ fn looks(metadata: &Metadata) -> (u32, u32, u32) {
 fn has_no_attributes(file: &File) -> bool {
     let mut none = [0_u8; 0];
     matches!(rustix::fs::flistxattr(file, &mut none), Ok(0))
-}
-
-/// A write lease is granted only while nobody else has the file open, be it for reading. It is
-/// given back at once: without a second name nobody can open it any more but through here.
-#[cfg(target_os = "linux")]
-fn is_ours_alone(file: &File) -> bool {
-    const F_SETLEASE: libc::c_int = 1024;
-    let fd = file.as_raw_fd();
-    // SAFETY: fcntl with integer arguments on a descriptor that `file` keeps open.
-    unsafe {
-        libc::fcntl(fd, F_SETLEASE, libc::F_WRLCK) == 0
-            && libc::fcntl(fd, F_SETLEASE, libc::F_UNLCK) == 0
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_ours_alone(_file: &File) -> bool {
-    false
 }
 
 #[cfg(test)]
