@@ -86,10 +86,10 @@ pub fn plan(request: &Request, config: &Config, dependencies: &[Dependency], now
         && Duration::from_millis(asked) > config.defaults.max_timeout
     {
         let most = humantime::format_duration(config.defaults.max_timeout);
-        return Plan::Refuse(refused_fields(&[FieldError {
-            field: "timeout_seconds".to_owned(),
-            error: format!("is above the configured defaults.max_timeout of {most}"),
-        }]));
+        return Plan::Refuse(refused_fields(&[FieldError::new(
+            "timeout_seconds",
+            format!("is above the configured defaults.max_timeout of {most}"),
+        )]));
     }
     if !request.agent.is_human() && config.specialist(&request.agent).is_none() {
         return Plan::Refuse(unknown_agent(request, config));

@@ -16,6 +16,19 @@ pub struct FieldError {
     /// A dotted path, such as `retry_policy.max_retries` or `depends_on[2]`.
     pub field: String,
     pub error: String,
+    /// Where in a schema the rule stands that it breaks, where it breaks one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_path: Option<String>,
+}
+
+impl FieldError {
+    pub fn new(field: impl Into<String>, error: impl fmt::Display) -> Self {
+        Self {
+            field: field.into(),
+            error: error.to_string(),
+            schema_path: None,
+        }
+    }
 }
 
 /// Text in quotes for a message: shortened, and harmless on a terminal.
@@ -55,10 +68,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub fn wrong(&mut self, field: impl Into<String>, error: impl fmt::Display) {
-        self.errors.push(FieldError {
-            field: field.into(),
-            error: error.to_string(),
-        });
+        self.errors.push(FieldError::new(field, error));
     }
 
     pub fn expected(&mut self, field: impl Into<String>, what: &str, value: &Value) {

@@ -104,6 +104,15 @@ impl Layout {
         self.root.join("context")
     }
 
+    pub fn artifacts(&self) -> PathBuf {
+        self.root.join("artifacts")
+    }
+
+    /// Where the schemas stand that requests name.
+    pub fn schemas(&self) -> PathBuf {
+        self.root.join("schemas")
+    }
+
     pub fn daemon_file(&self) -> PathBuf {
         self.own.join("daemon.json")
     }
@@ -119,7 +128,7 @@ impl Layout {
                 self.audit(),
                 self.context(),
             ])
-            .chain([self.root.join("artifacts")])
+            .chain([self.artifacts()])
             .chain(OWN.iter().map(|name| self.own.join(name)));
         for folder in folders {
             fs::create_dir_all(&folder).map_err(|error| {
