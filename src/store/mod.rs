@@ -1,3 +1,4 @@
-//! Stores beside the queue: the audit log.
+//! Stores beside the queue: the audit log, and the schemas.
 
 pub mod audit;
+pub mod schemas;
