@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{AtFlags, CWD, RenameFlags};
 use rustix::io::Errno;
 
 /// Whether syncs reach the disk or are skipped.
@@ -43,6 +43,25 @@ pub fn move_no_replace(from: &Path, to: &Path) -> io::Result<()> {
 /// Moves `from` over `to`, replacing it in one step.
 pub fn replace(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
+}
+
+/// Like [`move_no_replace`], within a folder that is held open: wherever its name leads by now.
+pub fn move_no_replace_in(dir: &File, from: &str, to: &str) -> io::Result<()> {
+    match rustix::fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => move_by_link_in(dir, from, to),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn move_by_link_in(dir: &File, from: &str, to: &str) -> io::Result<()> {
+    rustix::fs::linkat(dir, from, dir, to, AtFlags::empty())?;
+    Ok(rustix::fs::unlinkat(dir, from, AtFlags::empty())?)
+}
+
+/// Like [`replace`], within a folder that is held open.
+pub fn replace_in(dir: &File, from: &str, to: &str) -> io::Result<()> {
+    Ok(rustix::fs::renameat(dir, from, dir, to)?)
 }
 
 /// Exchanges two existing files. Afterwards each stands under the other's name.
@@ -224,6 +243,25 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read(&b).unwrap(), b"b");
         assert_eq!(std::fs::read(&a).unwrap(), b"a");
+    }
+
+    #[test]
+    fn moves_within_an_open_folder_follow_the_folder_and_not_its_name() {
+        for way in [move_no_replace_in, move_by_link_in] {
+            let top = tempfile::tempdir().unwrap();
+            let (here, there) = (top.path().join("here"), top.path().join("there"));
+            std::fs::create_dir(&here).unwrap();
+            create(&here.join("a"), b"a").unwrap();
+            create(&here.join("b"), b"b").unwrap();
+            let dir = File::open(&here).unwrap();
+            replace(&here, &there).unwrap();
+            let refused = way(&dir, "a", "b").unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+            way(&dir, "a", "c").unwrap();
+            replace_in(&dir, "c", "b").unwrap();
+            assert_eq!(std::fs::read(there.join("b")).unwrap(), b"a");
+            assert_eq!(std::fs::read_dir(&there).unwrap().count(), 1);
+        }
     }
 
     #[test]
