@@ -1,0 +1,137 @@
+//! Writing a whole file below `artifacts/`.
+//!
+//! The content is written beside its place, synced, and put there in one step, all within one
+//! folder that is held open: if somebody exchanges that folder for a link meanwhile, the file
+//! stands in the folder and not where the link leads.
+//!
+//! The temporary name follows from the file's name, so what a crash left is removed by the next
+//! writer of the same file. Writers of one file take turns for that reason.
+
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use super::beneath::{Beneath, file_type};
+use super::path::{FOLDER, RelPath};
+use super::registry::REGISTRY;
+use super::{Measured, hex};
+use crate::durable::{self, Durability};
+
+/// Names that are tried if something that can't be removed stands at the first.
+const TEMP_NAMES: usize = 8;
+
+#[derive(Debug, Error)]
+pub enum WriteError {
+    #[error("something stands there already")]
+    Exists,
+    /// Why nothing may be written there, as the end of a sentence.
+    #[error("{0}")]
+    Refused(String),
+    /// Where this comes from the last sync, the file is in place already.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Who writes what at the moment, roughly: two files may share a turn, one never has two.
+#[derive(Default)]
+pub(super) struct Turns {
+    hasher: std::hash::RandomState,
+    turns: [Mutex<()>; 16],
+}
+
+impl Turns {
+    fn take(&self, path: &RelPath) -> MutexGuard<'_, ()> {
+        let at = self.hasher.hash_one(path) % self.turns.len() as u64;
+        let turn = &self.turns[usize::try_from(at).unwrap_or(0)];
+        turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refuses what is not an artifact's place.
+pub(super) fn check(path: &RelPath) -> Result<(), WriteError> {
+    if !path.is_below_artifacts() {
+        return Err(WriteError::Refused(format!("is not below {FOLDER}/")));
+    }
+    let (folder, name) = path.split();
+    // On some file systems these are the same name.
+    if folder == FOLDER && name.eq_ignore_ascii_case(REGISTRY) {
+        return Err(WriteError::Refused(
+            "is the registry of artifacts".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn write(
+    beneath: &Beneath,
+    turns: &Turns,
+    durability: Durability,
+    path: &RelPath,
+    bytes: &[u8],
+    replace: bool,
+) -> Result<Measured, WriteError> {
+    check(path)?;
+    let folder = beneath.folder_of(path, Some(durability))?;
+    let (_, name) = path.split();
+    let _turn = turns.take(path);
+    // The last step would find this out as well, but only after all the writing.
+    if let Ok(stat) = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        if !replace {
+            return Err(WriteError::Exists);
+        }
+        if file_type(&stat) == FileType::Directory {
+            return Err(WriteError::Refused("is a folder".to_owned()));
+        }
+    }
+    let (temp, mut file) = create_temp(&folder, name)?;
+    let placed = (|| {
+        file.write_all(bytes)?;
+        durable::sync_file(&file, durability)?;
+        if replace {
+            durable::replace_in(&folder, &temp, name)
+        } else {
+            durable::move_no_replace_in(&folder, &temp, name)
+        }
+    })();
+    if let Err(error) = placed {
+        let _ = rustix::fs::unlinkat(&folder, &temp, AtFlags::empty());
+        return Err(match error.kind() {
+            io::ErrorKind::AlreadyExists => WriteError::Exists,
+            io::ErrorKind::IsADirectory => WriteError::Refused("is a folder".to_owned()),
+            _ => WriteError::Io(error),
+        });
+    }
+    durable::sync_dir(&folder, durability)?;
+    Ok(Measured {
+        sha256: hex(&Sha256::digest(bytes)),
+        size_bytes: bytes.len() as u64,
+    })
+}
+
+fn create_temp(folder: &File, name: &str) -> io::Result<(String, File)> {
+    let digest = hex(&Sha256::digest(name.as_bytes()));
+    let mut refused = io::Error::from(io::ErrorKind::AlreadyExists);
+    for n in 0..TEMP_NAMES {
+        let temp = format!(".{}-{n}.tmp", &digest[..16]);
+        for _ in 0..2 {
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match rustix::fs::openat(folder, &temp, flags, Mode::from_raw_mode(0o666)) {
+                Ok(file) => return Ok((temp, file.into())),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            if let Err(errno) = rustix::fs::unlinkat(folder, &temp, AtFlags::empty()) {
+                refused = errno.into();
+                break;
+            }
+        }
+    }
+    Err(refused)
+}
