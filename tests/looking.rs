@@ -263,6 +263,57 @@ fn prune_deletes_only_what_it_was_told_and_spares_what_is_waited_for() {
     assert!(root.path("handoffs/failed/broken-build.json").exists());
 }
 
+/// One artifact that is as its newest line says, one that changed and one that is missing; a
+/// line that was torn and closed, one that is broken, and one that is being written.
+fn with_artifacts() -> Root {
+    let root = Root::new();
+    fs::create_dir_all(root.path("artifacts/src")).unwrap();
+    fs::write(root.path("artifacts/report.md"), "hello").unwrap();
+    fs::write(root.path("artifacts/src/lib.rs"), "fn main() {}").unwrap();
+    let hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let line = |id: &str, path: &str, kind: &str, sha256: &str, minute: u32| {
+        let line = json!({
+            "artifact_id": id, "path": path, "artifact_type": kind, "sha256": sha256,
+            "size_bytes": 5, "handoff_id": "done", "by\u{1b}[31m": "somebody",
+            "created_at": format!("2025-10-09T08:{minute:02}:00.000Z"),
+        });
+        format!("{line}\n")
+    };
+    let lines = [
+        line("report", "artifacts/report.md", "document", "00", 1),
+        line("lib", "artifacts/src/lib.rs", "code", hello, 2),
+        "{\"artifact_id\":\"to\n".to_owned(),
+        "not a line\n".to_owned(),
+        line("gone\u{1b}[2K", "artifacts/gone.txt", "document", hello, 3),
+        line("report", "artifacts/report.md", "document", hello, 4),
+        "{\"artifact_id\":\"being writ".to_owned(),
+    ];
+    fs::write(root.path("artifacts/registry.jsonl"), lines.concat()).unwrap();
+    root
+}
+
+#[test]
+fn artifacts_are_listed_shown_and_verified() {
+    let root = with_artifacts();
+    let told: Vec<String> = [
+        &["artifacts", "list"][..],
+        &["artifacts", "list", "--type", "source", "--json"],
+        &["artifacts", "list", "--handoff", "done", "-n", "1"],
+        &["artifacts", "list", "--handoff", "other"],
+        &["artifacts", "show", "report"],
+        &["artifacts", "show", "./artifacts/src/lib.rs", "--json"],
+        &["artifacts", "show", "nothing"],
+        &["artifacts", "verify"],
+        &["artifacts", "verify", "--json"],
+        &["artifacts", "verify", "report"],
+        &["artifacts", "verify", "report", "nothing"],
+    ]
+    .iter()
+    .map(|args| format!("$ handoffd {}\n{}", args.join(" "), root.see(args)))
+    .collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
 #[test]
 fn mistakes_say_what_would_be_right() {
     let root = filled();

@@ -1,5 +1,6 @@
 //! Shell completion, live ids included: the shell asks this program as it completes.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, ValueEnum};
@@ -7,6 +8,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::EnvCompleter;
 
 use crate::cli::{Cli, Global, Outcome};
+use crate::inspect::artifacts;
 use crate::inspect::list::{Filter, places};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -66,13 +68,35 @@ pub fn live_ids() -> ArgValueCandidates {
     ArgValueCandidates::new(|| candidates(&[State::Pending, State::InProgress, State::Waiting]))
 }
 
+/// The ids of artifacts, newest first.
+pub fn artifact_ids() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let mut offered = Vec::new();
+        let all = artifacts::Filter::default();
+        // A shell has no use for what went wrong.
+        let _ = artifacts::newest(&artifacts::of(&root()), &all, |entry| {
+            let path = entry.path.into();
+            offered.push(CompletionCandidate::new(entry.artifact_id).help(Some(path)));
+            if offered.len() < MOST {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        offered
+    })
+}
+
+fn root() -> PathBuf {
+    std::env::var_os("HANDOFFD_ROOT").map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
+
 fn candidates(states: &[State]) -> Vec<CompletionCandidate> {
-    let root = std::env::var_os("HANDOFFD_ROOT").map_or_else(|| PathBuf::from("."), PathBuf::from);
     let filter = Filter {
         states: states.to_vec(),
         ..Filter::default()
     };
-    places(&Layout::new(&root), &filter)
+    places(&Layout::new(&root()), &filter)
         .unwrap_or_default()
         .into_iter()
         .take(MOST)

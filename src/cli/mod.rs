@@ -4,6 +4,7 @@
 //! 2 wrong usage or configuration, 3 another daemon holds the root, 124 timed out.
 
 mod act;
+mod artifacts;
 mod audit;
 mod check;
 mod complete;
@@ -91,6 +92,8 @@ enum Command {
     Tail(audit::TailOptions),
     /// One handoff's history, or whether the audit log is whole
     Audit(audit::Options),
+    /// What specialists produced, and whether it is still as it was
+    Artifacts(artifacts::Options),
     /// Stop a handoff, wherever it is
     Cancel(act::CancelOptions),
     /// Run failed handoffs again, or end a wait for a retry
@@ -189,6 +192,7 @@ pub fn main() -> ExitCode {
         Some(Command::Logs(options)) => logs::logs(&cli.global, options),
         Some(Command::Tail(options)) => audit::tail(&cli.global, options),
         Some(Command::Audit(options)) => audit::audit(&cli.global, options),
+        Some(Command::Artifacts(options)) => artifacts::artifacts(&cli.global, options),
         Some(Command::Cancel(options)) => act::cancel(&cli.global, options),
         Some(Command::Retry(options)) => act::retry(&cli.global, options),
         Some(Command::Validate(options)) => validate::validate(&cli.global, options),

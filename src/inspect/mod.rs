@@ -4,6 +4,7 @@
 //! nothing is changed. A file that moves between two looks is looked for again, not reported
 //! as lost.
 
+pub mod artifacts;
 pub mod daemon;
 pub mod explain;
 pub mod list;
