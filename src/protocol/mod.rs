@@ -16,3 +16,4 @@ pub mod request;
 pub mod result;
 pub mod timer;
 pub mod yaml;
+pub mod yaml_write;
