@@ -5,6 +5,7 @@ pub mod control;
 pub mod dialect;
 pub mod document;
 pub mod error;
+pub mod export;
 pub mod field;
 pub mod id;
 pub mod json;

@@ -421,6 +421,15 @@ impl Record {
         bytes.push(b'\n');
         bytes
     }
+
+    /// What the producer submitted: without what the daemon wrote, and with what that displaced.
+    pub fn submitted_document(&self) -> Map<String, Value> {
+        let is_lifted = |key: &str| self.meta.lifted.iter().any(|lifted| lifted == key);
+        let mut doc = self.doc.clone();
+        doc.retain(|key, _| !OWNED.contains(&key.as_str()) && !is_lifted(key));
+        doc.extend(self.meta.submitted.clone());
+        doc
+    }
 }
 
 #[cfg(test)]
