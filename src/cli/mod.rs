@@ -9,6 +9,7 @@ mod audit;
 mod check;
 mod complete;
 mod explain;
+mod export;
 mod init;
 mod list;
 mod logs;
@@ -94,6 +95,8 @@ enum Command {
     Audit(audit::Options),
     /// What specialists produced, and whether it is still as it was
     Artifacts(artifacts::Options),
+    /// One handoff as a package, in YAML or JSON
+    Export(export::Options),
     /// Stop a handoff, wherever it is
     Cancel(act::CancelOptions),
     /// Run failed handoffs again, or end a wait for a retry
@@ -193,6 +196,7 @@ pub fn main() -> ExitCode {
         Some(Command::Tail(options)) => audit::tail(&cli.global, options),
         Some(Command::Audit(options)) => audit::audit(&cli.global, options),
         Some(Command::Artifacts(options)) => artifacts::artifacts(&cli.global, options),
+        Some(Command::Export(options)) => export::export(&cli.global, options),
         Some(Command::Cancel(options)) => act::cancel(&cli.global, options),
         Some(Command::Retry(options)) => act::retry(&cli.global, options),
         Some(Command::Validate(options)) => validate::validate(&cli.global, options),
