@@ -105,6 +105,15 @@ fn nothing_is_written_by_way_of_a_link() {
     }
 }
 
+/// Ends the other thread also if this one panics.
+struct EndWith<'a>(&'a AtomicBool);
+
+impl Drop for EndWith<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Somebody exchanges a folder for a link that leads out, and back, as fast as it goes.
 #[test]
 fn a_folder_that_is_swapped_for_a_link_leads_nobody_out() {
@@ -131,6 +140,7 @@ fn a_folder_that_is_swapped_for_a_link_leads_nobody_out() {
                 }
                 swaps
             });
+            let end = EndWith(&done);
             for n in 0..3000 {
                 let path = rel(&format!("artifacts/a/deep-{}/w{n}", n % 7));
                 match artifacts.write(&path, b"w", n % 2 == 0) {
@@ -146,7 +156,7 @@ fn a_folder_that_is_swapped_for_a_link_leads_nobody_out() {
                     assert_eq!(measured.size_bytes, 8);
                 }
             }
-            done.store(true, Ordering::Relaxed);
+            drop(end);
             swapper.join().unwrap()
         });
         assert!(
