@@ -42,7 +42,7 @@ fn check_command(
     specialist: &Specialist,
     findings: &mut Vec<Finding>,
 ) {
-    let argv = launch::argv(specialist, layout.root());
+    let argv = launch::command_line(&specialist.command, layout.root());
     let Some(program) = argv.first() else { return };
     let found = if specialist
         .command

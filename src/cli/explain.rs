@@ -18,6 +18,7 @@ use crate::policy::schedule::head_start_ms;
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
@@ -43,10 +44,8 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
     };
     let told = sentences(&Situation {
         id: options.id.clone(),
-        agent: doc
-            .get("target")
-            .and_then(|target| target.get("agent_id")?.as_str())
-            .and_then(|agent| AgentName::parse(agent).ok())
+        agent: View::of_document(&doc)
+            .agent()
             .map(|agent| agent.to_string()),
         daemon_runs: daemon.running,
         problems: daemon.problems,

@@ -11,6 +11,7 @@ use crate::clock::Wall;
 use crate::inspect::summary::Place;
 use crate::keeper::journal;
 use crate::protocol::record::Record;
+use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
@@ -86,9 +87,11 @@ fn page(
     };
     let plain = |path: &[&str]| text(doc, path).map(|value| safe(value, false));
     let when = |key: &str| text(doc, &[key]).and_then(Wall::parse).map(local);
-    fact("for", plain(&["target", "agent_id"]));
-    fact("from", plain(&["source", "agent_id"]));
-    fact("priority", plain(&["priority"]));
+    let view = View::of_document(doc);
+    fact("for", view.agent_written().map(|agent| safe(agent, false)));
+    fact("from", view.source().map(|agent| safe(agent, false)));
+    let priority = view.get("priority").and_then(Value::as_str);
+    fact("priority", priority.map(|priority| safe(priority, false)));
     fact("waits for", plain(&["waiting", "on"]));
     fact(
         "until",

@@ -13,12 +13,13 @@ use crate::cli::{Failed, Global, Outcome, duration, wait};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::durable;
-use crate::policy::intake::{Plan, plan};
+use crate::policy::intake::{Needs, Plan, plan};
 use crate::protocol::agent::AgentName;
 use crate::protocol::document::{self, Document, Syntax};
 use crate::protocol::id::HandoffId;
 use crate::protocol::name::Ext;
 use crate::protocol::request::{Priority, Request};
+use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
@@ -100,11 +101,7 @@ pub struct Verdict {
 pub fn judge(config: &Config, file: &Path) -> Result<Verdict, Failed> {
     let (bytes, ext) = read(file)?;
     let document = parse(file, &bytes, ext)?;
-    let written = document
-        .map
-        .get("handoff_id")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
+    let written = View::of_document(&document.map).id().map(str::to_owned);
     let request = well_formed(config, &document, file)?;
     Ok(Verdict {
         id: written,
@@ -165,12 +162,12 @@ fn refuse(from: &Path, code: &'static str, text: &str) -> Failed {
 /// The request in a document, if it is one that can ever run.
 fn well_formed(config: &Config, document: &Document, from: &Path) -> Result<Request, Failed> {
     let map = &document.map;
-    let id = match map.get("handoff_id").and_then(Value::as_str) {
+    let id = match View::of_document(map).id() {
         Some(id) => HandoffId::parse(id).map_err(|error| {
             refuse(
                 from,
                 "SCHEMA_VALIDATION_FAILED",
-                &format!("handoff_id: {error}"),
+                &format!("the id {id:?}: {error}"),
             )
         })?,
         None => new_id()?,
@@ -183,7 +180,7 @@ fn well_formed(config: &Config, document: &Document, from: &Path) -> Result<Requ
         }
     })?;
     // What it depends on is the daemon's business; here only what can't ever run is refused.
-    match plan(&request, config, &[], Clock::System.now()) {
+    match plan(&request, config, &Needs::default(), Clock::System.now()) {
         Plan::Refuse(told) => Err(refuse(from, told.code.as_str(), &told.message)),
         _ => Ok(request),
     }

@@ -19,21 +19,6 @@ impl Config {
                 ));
             }
         };
-        for (agent, specialist) in &self.specialists {
-            let path = join("specialists", &agent.to_string());
-            let mut own = |present, key, what| note(present, &join(&path, key), what);
-            own(specialist.verify.is_some(), "verify", "run verify commands");
-            own(
-                specialist.input_schema.is_some(),
-                "input_schema",
-                "check input against schemas",
-            );
-            own(
-                specialist.output_schema.is_some(),
-                "output_schema",
-                "check output against schemas",
-            );
-        }
         note(
             !self.routes_blocked.is_empty(),
             "routes.blocked",

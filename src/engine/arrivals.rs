@@ -12,7 +12,7 @@ use crate::engine::{
     Alarm, Busy, Engine, KEPT_DOCUMENTS, LOOKS_IN_FLIGHT, UNCLOSED_SETTLE_MS, Unsettled, attempt,
     start,
 };
-use crate::policy::intake::{Plan, dependency_cycle, plan};
+use crate::policy::intake::{Plan, dependency_cycle};
 use crate::protocol::document::Syntax;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Name, classify};
@@ -295,8 +295,8 @@ impl Engine {
                 return self.divert(name, submission, refused);
             }
         };
-        let planned = plan(request, &config, &submission.dependencies, self.world.now());
-        if let Plan::WaitForDependencies { ids } = &planned
+        let planned = submission.plan(request, &config, self.world.now());
+        if let Plan::WaitForDependencies { ids, .. } = &planned
             && let Some(circle) = self.lot.circle(&id, ids)
         {
             return self.break_circle(name, submission, &circle);
@@ -332,6 +332,7 @@ impl Engine {
                 tracing::warn!(handoff_id = id, "refused: {}: {}", told.code, told.message);
             }
             Destination::Duplicate => tracing::warn!(handoff_id = id, "refused: the id is taken"),
+            Destination::Complete => tracing::info!(handoff_id = id, "a report that ends its work"),
             Destination::Wait { on, ids, .. } => {
                 // Who waits for whom must be known before the next one is looked at.
                 if let (&"dependency", Ok(request)) = (on, &submission.request) {
@@ -343,6 +344,7 @@ impl Engine {
                             priority: request.priority,
                             due_ms: None,
                             dependencies: ids.clone(),
+                            artifacts: request.requires_artifacts.clone(),
                             not_before: request.not_before,
                             holds_agent: false,
                             ready: false,
@@ -379,8 +381,8 @@ impl Engine {
         }
         match (outcome, id) {
             (Diverted::Parked(parked), Some(id)) => self.park(&id, parked),
-            (Diverted::Failed, Some(id)) => self.on_ended(&id),
-            (Diverted::Parked(_) | Diverted::Failed, None) => {}
+            (Diverted::Ended, Some(id)) => self.on_ended(&id),
+            (Diverted::Parked(_) | Diverted::Ended, None) => {}
             (Diverted::Again, _) => self.queue_look(name),
             (Diverted::Io(error), _) => {
                 self.pause(&error);

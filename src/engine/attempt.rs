@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::engine::intake::Submission;
+use crate::engine::outcome::End;
 use crate::keeper::wire::{Key, Why};
 use crate::policy::intake::Terms;
 use crate::protocol::agent::AgentName;
@@ -34,7 +35,7 @@ pub enum NotLaunched {
 }
 
 /// An attempt that runs, as the loop remembers it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Running {
     pub key: Key,
     pub record: Record,
@@ -52,9 +53,44 @@ pub struct Running {
     pub cancelled: Option<String>,
     /// Which keeper it was given to, counted from the first.
     pub keeper: u64,
+    /// The work is done, and is being verified.
+    pub verify: Option<Verifying>,
+}
+
+/// A verify command that runs, after the work it is about.
+#[derive(Debug, Clone)]
+pub struct Verifying {
+    /// How the work ended.
+    pub work: End,
+    pub slot: u32,
+}
+
+/// What tells a verify command's key from its attempt's.
+const VERIFY: &str = "~verify";
+
+/// The key under which the keeper knows the verify command of an attempt.
+pub fn verify_key(key: &Key) -> Key {
+    Key::new(format!("{}{VERIFY}", key.id), key.attempt)
+}
+
+/// The handoff that a key of the keeper's is about.
+pub fn handoff_of(key: &Key) -> &str {
+    key.id.strip_suffix(VERIFY).unwrap_or(&key.id)
 }
 
 impl Running {
+    /// What the keeper runs of it now.
+    pub fn live_key(&self) -> Key {
+        match self.verify {
+            Some(_) => verify_key(&self.key),
+            None => self.key.clone(),
+        }
+    }
+
+    pub fn live_slot(&self) -> u32 {
+        self.verify.as_ref().map_or(self.slot, |verify| verify.slot)
+    }
+
     pub fn limits(&self, max_output: u64) -> VitalLimits {
         VitalLimits {
             max_output,
@@ -64,8 +100,8 @@ impl Running {
     }
 
     /// What is journalled with the attempt, so that another daemon can take it over.
-    pub fn note(&self) -> serde_json::Value {
-        json!({ "slot": self.slot, "started_boot_ms": self.started_boot_ms })
+    pub fn note(&self, slot: u32) -> serde_json::Value {
+        json!({ "slot": slot, "started_boot_ms": self.started_boot_ms })
     }
 }
 

@@ -14,8 +14,8 @@ use crate::engine::parked::Parked;
 use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::policy::intake::{Plan, Terms, refused_fields};
-use crate::policy::judge::Failure;
-use crate::policy::next::{fail, refusal, wait};
+use crate::policy::judge::{Failure, Success};
+use crate::policy::next::{complete, fail, refusal, wait};
 use crate::protocol::document::Syntax;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
@@ -35,6 +35,8 @@ pub enum Destination {
     Fail(Failure),
     /// It is well-formed, but its id is taken: it fails under a numbered one.
     Duplicate,
+    /// A report that ends its work: there is nothing to run.
+    Complete,
     Wait {
         on: &'static str,
         length_ms: Option<u64>,
@@ -85,6 +87,7 @@ fn try_divert(
         doc,
         sha256,
         request,
+        receipt,
         ..
     } = submission;
     let id = match destination {
@@ -94,6 +97,18 @@ fn try_divert(
     let own_id = (id == wanted).then(|| id.clone());
     let passage = world.passage(&id);
     let mut record = Record::admit(doc, &id, Some(sha256));
+    // What waits for others is received when it is about to run.
+    let received = !matches!(
+        destination,
+        Destination::Duplicate
+            | Destination::Wait {
+                on: "dependency" | "time",
+                ..
+            }
+    );
+    if let Some(receipt) = receipt.filter(|_| received) {
+        record.set("acknowledgment", receipt.acknowledgment);
+    }
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
     let path = world.layout.pending().join(name);
     let bytes = record.to_bytes();
@@ -107,6 +122,7 @@ fn try_divert(
         &bytes,
     )?;
     let line = transition(&record, &id, event, State::Pending, to, now.wall);
+    world.board.note(&record, &id, to, now.wall);
     let parked = Parked::of(&record, now, world.boot);
     let events = world.events.clone();
     let name = name.to_owned();
@@ -124,7 +140,7 @@ fn try_divert(
         }
         let outcome = match (to, parked) {
             (State::Waiting, Some(parked)) => Diverted::Parked(parked),
-            _ => Diverted::Failed,
+            _ => Diverted::Ended,
         };
         let _ = events.send(Event::Diverted {
             name,
@@ -170,14 +186,17 @@ pub fn apply(
         }
         Destination::Fail(told) => {
             fail(record, &told, max_retries, now.wall);
-            if let Err(errors) = request {
-                name_fields(record, errors);
-            }
             let cancelled = told.code == ErrorCode::Cancelled;
             (
                 State::Failed,
                 if cancelled { "cancelled" } else { "refused" },
             )
+        }
+        Destination::Complete => {
+            let report = record.doc.clone();
+            complete(record, Success::default(), now.wall);
+            record.set("result", Value::Object(report));
+            (State::Completed, "completed")
         }
         Destination::Duplicate => {
             fail(record, &duplicate(wanted), max_retries, now.wall);
@@ -201,10 +220,11 @@ pub fn destination(plan: Plan, request: &Request, config: &Config) -> Option<Des
                 .map(|at| format!("not before {at}"))
                 .unwrap_or_default(),
         },
-        Plan::WaitForDependencies { ids } => Destination::Wait {
+        Plan::Complete => Destination::Complete,
+        Plan::WaitForDependencies { ids, artifacts } => Destination::Wait {
             on: "dependency",
             length_ms: ms(config.defaults.dependency_wait),
-            reason: format!("waits for {} to complete", ids.join(", ")),
+            reason: dependency_reason(&ids, &artifacts),
             ids,
         },
         Plan::WaitForHuman => Destination::Wait {
@@ -216,13 +236,16 @@ pub fn destination(plan: Plan, request: &Request, config: &Config) -> Option<Des
     })
 }
 
-fn name_fields(record: &mut Record, errors: &[FieldError]) {
-    if !errors.is_empty()
-        && let Some(Value::Object(validation)) = record.doc.get_mut("validation")
-    {
-        let listed = serde_json::to_value(errors).unwrap_or_default();
-        validation.insert("errors".to_owned(), listed);
+/// What a handoff waits for, in words.
+fn dependency_reason(ids: &[String], artifacts: &[String]) -> String {
+    let mut parts = Vec::new();
+    if !ids.is_empty() {
+        parts.push(format!("waits for {} to complete", ids.join(", ")));
     }
+    if !artifacts.is_empty() {
+        parts.push(format!("waits for the artifact {}", artifacts.join(", ")));
+    }
+    parts.join("; ")
 }
 
 /// YAML and Markdown are kept as they were written; JSON stands in the record itself.

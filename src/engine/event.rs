@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use crate::config::Config;
 use crate::engine::attempt::{NotLaunched, Running, Source};
 use crate::engine::commands::CommandFile;
+use crate::engine::effects::Decided;
 use crate::engine::intake::Seen;
+use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
 use crate::engine::recovery::Found;
 use crate::keeper::wire::{Held, Key, Report};
-use crate::policy::intake::Dependency;
+use crate::policy::intake::Needs;
 use crate::protocol::lifecycle::State;
 use crate::runner::vitals::Sample;
 use crate::spool::look::Identity;
@@ -75,6 +77,21 @@ pub enum Event {
         id: String,
         identity: Option<Identity>,
     },
+    /// The work of an attempt is done, and a command that verifies it runs.
+    Verifying(Box<Running>),
+    /// What an attempt left could not be put in its place.
+    Undelivered {
+        running: Box<Running>,
+        end: End,
+        error: String,
+    },
+    /// An outcome is decided and on disk; what follows from it is to be applied.
+    Decided(Box<Decided>),
+    /// What follows from it could not be applied: to be tried again.
+    Unapplied {
+        decided: Box<Decided>,
+        error: String,
+    },
     /// An attempt's outcome is on disk.
     Concluded(Concluded),
     Command {
@@ -97,7 +114,7 @@ pub enum Event {
     },
     DependencyStates {
         id: String,
-        states: Vec<Dependency>,
+        needs: Needs,
     },
     Rejected {
         name: OsString,
@@ -117,7 +134,8 @@ pub enum Event {
 #[derive(Debug)]
 pub enum Diverted {
     Parked(Parked),
-    Failed,
+    /// It stands in `failed/` or `completed/`.
+    Ended,
     /// Look at the name again.
     Again,
     Io(String),

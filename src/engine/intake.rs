@@ -11,16 +11,21 @@ use std::os::unix::ffi::OsStrExt;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::clock::Now;
+use crate::config::Config;
+use crate::engine::receive;
 use crate::engine::world::World;
-use crate::policy::intake::Dependency;
+use crate::policy::intake::{Dependency, Needs, Plan, plan};
 use crate::policy::judge::Failure;
 use crate::policy::next::refusal;
+use crate::policy::receive::Receipt;
 use crate::protocol::document::{self, Syntax};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Ext, Name, classify};
 use crate::protocol::request::Request;
+use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, Looked, Writer, look};
 
@@ -36,7 +41,9 @@ pub struct Submission {
     pub sha256: String,
     /// The request, or what is wrong with it.
     pub request: Result<Request, Vec<FieldError>>,
-    pub dependencies: Vec<Dependency>,
+    pub needs: Needs,
+    /// What its receiver would say of it; absent where it is not a request at all.
+    pub receipt: Option<Box<Receipt>>,
     /// The id stands in another folder.
     pub taken: bool,
     pub writer: Writer,
@@ -127,10 +134,14 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
             ),
             Ok(parsed) => {
                 let request = Request::from_document(&parsed.map, &wanted);
-                let dependencies = request
+                let needs = request
                     .as_ref()
-                    .map(|request| dependency_states(&world.layout, request))
+                    .map(|request| receive::needs(world, request))
                     .unwrap_or_default();
+                let receipt = request
+                    .as_ref()
+                    .ok()
+                    .map(|request| Box::new(received(world, &parsed.map, request, &needs)));
                 Seen::Submission(Box::new(Submission {
                     taken: world.layout.is_taken(wanted.as_str()),
                     id: wanted.to_string(),
@@ -141,11 +152,33 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
                     doc: parsed.map,
                     sha256: sha256(&bytes),
                     request,
-                    dependencies,
+                    needs,
+                    receipt,
                     writer,
                 }))
             }
         },
+    }
+}
+
+/// Receives a submission. What waits first is received again when its wait is over.
+fn received(world: &World, doc: &Map<String, Value>, request: &Request, needs: &Needs) -> Receipt {
+    let planned = plan(request, &world.config(), needs, world.now());
+    let runs = !matches!(
+        planned,
+        Plan::WaitForDependencies { .. } | Plan::WaitForTime { .. }
+    );
+    receive::receipt(world, &View::of_document(doc), request, runs)
+}
+
+impl Submission {
+    /// What to do with it: as planned, unless its receiver can't make sense of it.
+    pub fn plan(&self, request: &Request, config: &Config, now: Now) -> Plan {
+        let refusal = self.receipt.as_ref().and_then(|it| it.refusal.clone());
+        match (plan(request, config, &self.needs, now), refusal) {
+            (Plan::Refuse(told), _) | (_, Some(told)) => Plan::Refuse(told),
+            (planned, None) => planned,
+        }
     }
 }
 

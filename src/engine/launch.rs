@@ -1,30 +1,37 @@
 //! Launching: the job that claims a record and gives its next attempt to the keeper.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
 
 use crate::clock::Now;
 use crate::config::Specialist;
 use crate::engine::attempt::{NotLaunched, Running, Source, ms};
-use crate::engine::divert::original;
+use crate::engine::destination::prepare;
+use crate::engine::divert::{Destination, divert, original};
 use crate::engine::event::Event;
 use crate::engine::intake::{Seen, Submission, look_at};
 use crate::engine::moves::fail_parked;
+use crate::engine::receive::{changed_artifacts, receipt};
 use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::keeper::Launch;
 use crate::keeper::wire::{self, Key};
-use crate::policy::intake::{Plan, Terms, plan, refused_fields};
+use crate::policy::intake::{Dependency, Needs, Plan, Terms, plan, refused_fields};
+use crate::policy::judge::Failure;
 use crate::policy::next::last_error_digest;
+use crate::policy::receive::Receipt;
 use crate::protocol::agent::AgentName;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
-use crate::protocol::record::{Attempt, Record};
+use crate::protocol::record::{Attempt, Meta, Record};
 use crate::protocol::request::Request;
+use crate::protocol::view::View;
 use crate::runner::collect;
-use crate::runner::launch::{Briefing, argv, environment, working_dir};
+use crate::runner::launch::{Briefing, command_line, environment, working_dir};
 use crate::runner::slots::Slot;
 use crate::runner::vitals::Vitals;
 use crate::spool::change::Change;
@@ -71,20 +78,41 @@ fn from_pending(
         Ok(request)
             if request.agent == *agent
                 && !submission.taken
-                && plan(request, &config, &submission.dependencies, world.now()) == Plan::Run =>
+                && submission.plan(request, &config, world.now()) == Plan::Run =>
         {
             request.clone()
         }
         _ => return Err(again(NotLaunched::LookAgain)),
     };
+    // Only the destination is looked at here: it is resolved now, and kept.
+    let mut probe = Record {
+        doc: Map::new(),
+        meta: Meta::default(),
+    };
+    if let Err(told) = prepare(world, &mut probe, &request) {
+        world.reservations().release(id);
+        divert(
+            world,
+            OsStr::new(&name),
+            *submission,
+            Destination::Fail(*told),
+            None,
+        );
+        return Err(again(NotLaunched::Refused));
+    }
     let Submission {
         identity,
         doc,
         sha256,
         syntax,
+        receipt,
         ..
     } = *submission;
-    let record = Record::admit(doc, id, Some(sha256));
+    let mut record = Record::admit(doc, id, Some(sha256));
+    record.meta.destination = probe.meta.destination;
+    if let Some(receipt) = receipt {
+        acknowledge(world, &mut record, &request, *receipt);
+    }
     let path = world.layout.pending().join(&name);
     let keep = original(world, id, ext, syntax);
     begin(world, record, &request, State::Pending, keep, |bytes| {
@@ -116,15 +144,15 @@ fn from_waiting(world: &World, id: &str) -> Launched {
         }
         _ => return Err(again(NotLaunched::LookAgain)),
     };
-    let Ok(record) = Record::read(&bytes) else {
+    let Ok(mut record) = Record::read(&bytes) else {
         return Err(again(NotLaunched::LookAgain));
     };
     let stem = HandoffId::parse_made(id).map_err(|_| again(NotLaunched::LookAgain))?;
-    let told = match Request::from_document(&record.doc, &stem) {
+    let told = match Request::from_record(&record, &stem) {
         Err(errors) => refused_fields(&errors),
-        Ok(request) => match plan(&request, &world.config(), &[], world.now()) {
-            Plan::Refuse(told) => told,
-            _ => {
+        Ok(request) => match admissible(world, &mut record, &request) {
+            Err(told) => *told,
+            Ok(()) => {
                 return begin(world, record, &request, State::Waiting, None, |bytes| {
                     claim::from_waiting(
                         &world.layout,
@@ -140,6 +168,42 @@ fn from_waiting(world: &World, id: &str) -> Launched {
     };
     fail_parked(world, id, record, &told, || {});
     Err(again(NotLaunched::Refused))
+}
+
+/// Whether a record that waited may run now; at its first attempt it is received as a new one
+/// is.
+fn admissible(world: &World, record: &mut Record, request: &Request) -> Result<(), Box<Failure>> {
+    let met = Needs {
+        dependencies: vec![Dependency::Completed; request.depends_on.len()],
+        missing_artifacts: Vec::new(),
+    };
+    if let Plan::Refuse(told) = plan(request, &world.config(), &met, world.now()) {
+        return Err(Box::new(told));
+    }
+    if !record.doc.contains_key("acknowledgment") {
+        let receipt = receipt(world, &View::of_record(record), request, true);
+        if let Some(told) = receipt.refusal {
+            record.set("acknowledgment", receipt.acknowledgment);
+            return Err(Box::new(told));
+        }
+        acknowledge(world, record, request, receipt);
+    }
+    prepare(world, record, request)
+}
+
+/// Writes into the record what its receiver says, with what has changed behind its back.
+fn acknowledge(world: &World, record: &mut Record, request: &Request, receipt: Receipt) {
+    let mut acknowledgment = receipt.acknowledgment;
+    let changed = changed_artifacts(world, &View::of_record(record), request);
+    if !changed.is_empty()
+        && let Some(said) = acknowledgment.as_object_mut()
+    {
+        let warnings = said.entry("warnings").or_insert_with(|| json!([]));
+        if let Some(warnings) = warnings.as_array_mut() {
+            warnings.extend(changed.into_iter().map(Value::String));
+        }
+    }
+    record.set("acknowledgment", acknowledgment);
 }
 
 /// Claims the record, then hands over to the keeper. Nothing waits for the disk here: the claim
@@ -167,12 +231,14 @@ fn begin(
     collect::clean(&world.paths(id, number));
     let taken = take(&record.to_bytes()).map_err(|error| {
         world.slots.release(slot.number);
+        world.reservations().release(id);
         match error {
             TakeError::Io(error) => NotLaunched::Io(format!("{from}/ to in-progress/: {error}")),
             TakeError::Gone | TakeError::Changed | TakeError::Taken => NotLaunched::LookAgain,
         }
     })?;
     let line = transition(&record, id, "started", from, State::InProgress, now.wall);
+    world.board.note(&record, id, State::InProgress, now.wall);
     let mut running = Running {
         key: Key::new(id, number),
         record,
@@ -186,8 +252,17 @@ fn begin(
         ending: None,
         cancelled: None,
         keeper: 0,
+        verify: None,
     };
-    running.keeper = hand_over(world, &running, request, specialist, slot, last_error, now);
+    let key = running.key.clone();
+    let order = Order {
+        key: &key,
+        argv: command_line(&specialist.command, world.layout.root()),
+        stdin: &world.layout.record(State::InProgress, id),
+        slot,
+        last_error,
+    };
+    running.keeper = hand_over(world, &running, request, specialist, order, now);
     let change = Change::Settle {
         id: id.to_owned(),
         at: State::InProgress,
@@ -209,21 +284,36 @@ fn open_attempt(record: &mut Record, now: Now, boot: &str) -> u32 {
     number
 }
 
-/// Gives the attempt to the keeper, and says to which. A keeper that is gone is noticed by its reader, which finds
-/// that this attempt never began.
-fn hand_over(
+/// What the keeper is to start.
+pub struct Order<'a> {
+    pub key: &'a Key,
+    pub argv: Vec<OsString>,
+    /// The file that it reads.
+    pub stdin: &'a Path,
+    pub slot: Slot,
+    pub last_error: Option<String>,
+}
+
+/// Gives a command of an attempt to the keeper, and says to which. A keeper that is gone is
+/// noticed by its reader, which finds that this one never began.
+pub fn hand_over(
     world: &World,
     running: &Running,
     request: &Request,
     specialist: &Specialist,
-    slot: Slot,
-    last_error: Option<String>,
+    order: Order<'_>,
     now: Now,
 ) -> u64 {
-    let Key { id, attempt } = &running.key;
+    let Order {
+        key,
+        argv,
+        stdin,
+        slot,
+        last_error,
+    } = order;
+    let id = running.key.id.as_str();
     let root = world.layout.root();
-    let path = world.layout.record(State::InProgress, id);
-    let paths = world.paths(id, *attempt);
+    let paths = world.paths(&key.id, key.attempt);
     let timeout_ms = ms(running.terms.timeout);
     let state_of = |task: &String| {
         world
@@ -234,29 +324,36 @@ fn hand_over(
     };
     let briefing = Briefing {
         id,
-        attempt: *attempt,
+        key: (key.id != id).then_some(key.id.as_str()),
+        attempt: key.attempt,
         max_attempts: running.terms.retry.max_retries.saturating_add(1),
         deadline: now
             .wall
             .plus_ms(i64::try_from(timeout_ms).unwrap_or(i64::MAX))
             .to_string(),
-        record: path.clone(),
+        record: world.layout.record(State::InProgress, id),
         root,
+        artifact: running
+            .record
+            .meta
+            .destination
+            .as_ref()
+            .map(|path| root.join(path)),
         context: world.layout.context(),
         state_file: request.task_id.as_ref().map(state_of),
         last_error,
         paths: &paths,
     };
     let (keeper, count) = world.counted_keeper();
-    let sent = open_quietly(&path).and_then(|stdin| {
+    let sent = open_quietly(stdin).and_then(|stdin| {
         keeper.start(Launch {
-            key: running.key.clone(),
-            argv: argv(specialist, root),
+            key: key.clone(),
+            argv,
             env: environment(&briefing, specialist, |name| std::env::var_os(name)),
             cwd: working_dir(specialist, root),
             deadline_boot_ms: now.boot_ms.saturating_add(timeout_ms),
             grace_ms: ms(running.terms.kill_grace),
-            note: running.note(),
+            note: running.note(slot.number),
             stdio: [stdin.into(), slot.stdout.into(), slot.stderr.into()],
         })
     });
@@ -267,7 +364,7 @@ fn hand_over(
         );
         if error.kind() != io::ErrorKind::BrokenPipe {
             world.tell(Event::Keeper(wire::Report::StartFailed {
-                key: running.key.clone(),
+                key: key.clone(),
                 errno: error.raw_os_error().unwrap_or(0),
                 what: error.to_string(),
             }));

@@ -1,6 +1,7 @@
 //! Lifetimes: from the launch of an attempt to its outcome.
 
 use crate::engine::attempt::{self, NotLaunched, Running, Source};
+use crate::engine::effects::Decided;
 use crate::engine::event::{Concluded, Event, Sampled};
 use crate::engine::launch::launch;
 use crate::engine::outcome::{End, finish};
@@ -11,6 +12,16 @@ use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
 use crate::runner::vitals::Finding;
 use crate::spool::look::Identity;
+
+/// How long a disk that refused something is left alone.
+const AGAIN_AFTER_MS: u64 = 1000;
+
+/// What waits to be tried again.
+#[derive(Debug)]
+pub enum Delayed {
+    Delivery(Box<Running>, End),
+    Effects(Box<Decided>),
+}
 
 impl Engine {
     /// Has an attempt claimed and started. Its slot is taken already.
@@ -79,7 +90,7 @@ impl Engine {
                 self.on_end(key, End::NotStarted { errno, what });
             }
             Report::Usage { key, cpu_ms } => {
-                if let Some(running) = self.running.get_mut(&key.id) {
+                if let Some(running) = self.running.get_mut(attempt::handoff_of(&key)) {
                     running.cpu_ms = cpu_ms.or(running.cpu_ms);
                 }
             }
@@ -88,25 +99,39 @@ impl Engine {
     }
 
     fn on_end(&mut self, key: Key, end: End) {
+        let id = attempt::handoff_of(&key);
         let is_current = self
             .running
-            .get(&key.id)
-            .is_some_and(|running| running.key.attempt == key.attempt);
+            .get(id)
+            .is_some_and(|running| running.live_key() == key);
+        // A verify command is started while its attempt is being concluded.
+        let starting = match self.busy.get(id) {
+            Some(Busy::Launching) => true,
+            Some(Busy::Concluding) => id != key.id,
+            _ => false,
+        };
         if is_current {
-            if let Some(running) = self.running.remove(&key.id) {
+            if let Some(running) = self.running.remove(id) {
                 self.conclude(running, end);
             }
-        } else if self.busy.get(&key.id) == Some(&Busy::Launching) {
+        } else if starting {
             self.early_ends.insert(key, end);
         } else {
             self.on_orphan_gone(&key);
         }
     }
 
-    /// The tree is gone: the slot is free, whatever the disk still has to do.
+    /// The tree is gone: the slot is free, whatever the disk still has to do, unless the work
+    /// is going to be verified in it.
     fn conclude(&mut self, running: Running, end: End) {
         let id = running.key.id.clone();
-        self.schedule.release(&id);
+        let config = self.world.config();
+        let verifies = config
+            .specialist(&running.agent)
+            .is_some_and(|specialist| specialist.verify.is_some());
+        if running.verify.is_some() || !verifies {
+            self.schedule.release(&id);
+        }
         self.busy.insert(id, Busy::Concluding);
         self.actors.run(move |world| finish(world, running, end));
     }
@@ -121,9 +146,63 @@ impl Engine {
         }
     }
 
+    pub(super) fn on_verifying(&mut self, running: Running) {
+        let key = running.live_key();
+        self.busy.remove(&running.key.id);
+        tracing::info!(
+            handoff_id = running.key.id,
+            attempt = key.attempt,
+            "verifying"
+        );
+        if let Some(end) = self.early_ends.remove(&key) {
+            return self.conclude(running, end);
+        }
+        self.take_over(running);
+        self.watch_vitals();
+        self.reread_deferred();
+    }
+
+    /// A disk that refuses is left alone for a moment; the attempt is judged again after.
+    pub(super) fn on_undelivered(&mut self, running: Box<Running>, end: End, error: &str) {
+        let id = running.key.id.clone();
+        self.delay(&id, error, Delayed::Delivery(running, end));
+    }
+
+    pub(super) fn on_unapplied(&mut self, decided: Box<Decided>, error: &str) {
+        let id = decided.id.clone();
+        self.delay(&id, error, Delayed::Effects(decided));
+    }
+
+    fn delay(&mut self, id: &str, error: &str, what: Delayed) {
+        self.problem(
+            "delivery",
+            Some(format!("{id} can't be finished yet: {error}")),
+        );
+        self.delayed.insert(id.to_owned(), what);
+        let at = self.now_ms() + AGAIN_AFTER_MS;
+        self.alarm(at, Alarm::Again(id.to_owned()));
+    }
+
+    pub(super) fn try_again(&mut self, id: &str) {
+        match self.delayed.remove(id) {
+            Some(Delayed::Delivery(running, end)) => {
+                self.actors.run(move |world| finish(world, *running, end));
+            }
+            Some(Delayed::Effects(decided)) => self.apply(decided),
+            None => {}
+        }
+    }
+
+    /// Has what follows from a decided outcome applied, and the record moved on after it.
+    pub(super) fn apply(&self, decided: Box<Decided>) {
+        self.actors
+            .run(move |world| crate::engine::effects::apply(world, decided));
+    }
+
     pub(super) fn on_concluded(&mut self, concluded: Concluded) {
         let Concluded { key, to, parked } = concluded;
         let id = key.id;
+        self.schedule.release(&id);
         self.busy.remove(&id);
         self.restoring.remove(&id);
         tracing::info!(handoff_id = id, attempt = key.attempt, "{to}");
@@ -139,22 +218,23 @@ impl Engine {
 
     /// Sees to it that running attempts are looked at from time to time.
     pub(super) fn watch_vitals(&mut self) {
-        if !self.vitals_due && !self.running.is_empty() {
-            self.vitals_due = true;
+        if !self.due.vitals && !self.running.is_empty() {
+            self.due.vitals = true;
             let at = self.now_ms() + VITALS_EVERY_MS;
             self.alarm(at, Alarm::Vitals);
         }
     }
 
     pub(super) fn sample(&mut self) {
-        self.vitals_due = false;
+        self.due.vitals = false;
         let list: Vec<SampleRequest> = self
             .running
             .values()
             .filter(|running| running.ending.is_none())
             .map(|running| SampleRequest {
                 key: running.key.clone(),
-                slot: running.slot,
+                live: running.live_key(),
+                slot: running.live_slot(),
                 cpu_ms: running.cpu_ms,
                 identity: running.identity,
                 check_result: running.vitals.is_lingering(),
@@ -164,7 +244,7 @@ impl Engine {
             .running
             .values()
             .filter(|running| running.terms.stall_timeout.is_some() && running.ending.is_none())
-            .map(|running| running.key.clone())
+            .map(Running::live_key)
             .collect();
         if !list.is_empty() {
             self.actors.run(move |world| {
@@ -234,7 +314,7 @@ impl Engine {
         };
         let grace_ms = grace_ms.unwrap_or_else(|| attempt::ms(running.terms.kill_grace));
         running.ending = Some((why, grace_ms));
-        let key = running.key.clone();
+        let key = running.live_key();
         tracing::info!(handoff_id = id, attempt = key.attempt, "ending it: {why:?}");
         self.actors
             .run(move |world| drop(world.keeper().end(&key, why, grace_ms)));
@@ -276,7 +356,8 @@ impl Engine {
             self.running.insert(running.key.id.clone(), running);
             return;
         }
-        let held = entries.iter().find(|held| held.key == running.key);
+        let live = running.live_key();
+        let held = entries.iter().find(|held| held.key == live);
         let end = match held.map(|held| (&held.state, held.why)) {
             Some((KeeperState::Ended(exit), why)) => End::of(*exit, why),
             Some((KeeperState::Failed(failure), _)) => End::NotStarted {

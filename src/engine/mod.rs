@@ -7,11 +7,16 @@
 
 pub mod arrivals;
 pub mod attempt;
+pub mod boards;
 pub mod commands;
+pub mod delivery;
+pub mod destination;
 pub mod divert;
+pub mod effects;
 pub mod event;
 pub mod intake;
 pub mod launch;
+pub mod leftovers;
 pub mod lifetimes;
 pub mod moves;
 pub mod observer;
@@ -20,10 +25,12 @@ pub mod outcome;
 pub mod parked;
 pub mod past;
 pub mod readmit;
+pub mod receive;
 pub mod recovery;
 pub mod sampling;
 pub mod start;
 pub mod story;
+pub mod verify;
 pub mod waits;
 pub mod world;
 
@@ -74,6 +81,19 @@ enum Alarm {
     GiveUp,
     Status,
     Watchdog,
+    /// What a broken disk refused is tried again.
+    Again(String),
+    /// Somebody waits for artifacts.
+    Artifacts,
+    Board,
+}
+
+/// Alarms that are set already, and not to be set twice.
+#[derive(Debug, Default)]
+struct Due {
+    vitals: bool,
+    artifacts: bool,
+    board: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +148,8 @@ pub struct Engine {
     keeper: (u64, Vec<Held>),
     /// Ends that were reported before the launch was.
     early_ends: HashMap<Key, End>,
+    /// What could not be delivered or applied, and waits to be tried again.
+    delayed: HashMap<String, lifetimes::Delayed>,
 
     to_look: VecDeque<OsString>,
     /// Names being looked at; `true` if they changed meanwhile.
@@ -146,7 +168,7 @@ pub struct Engine {
     dismissals: HashMap<String, Vec<Dismissal>>,
 
     alarms: BinaryHeap<Reverse<(u64, Alarm)>>,
-    vitals_due: bool,
+    due: Due,
     dispatch_at: Option<u64>,
     paused_until_ms: u64,
     trouble: Option<String>,
@@ -196,6 +218,7 @@ impl Engine {
             self.dispatch();
             self.check_end();
             self.tell_status();
+            self.show_board();
         }
     }
 
@@ -214,12 +237,20 @@ impl Engine {
             Event::KeeperBack { count, entries } => self.on_keeper_back(count, entries),
             Event::Sampled(samples) => self.on_sampled(samples),
             Event::RecordRestored { id, identity } => self.on_restored(&id, identity),
+            Event::Verifying(running) => self.on_verifying(*running),
+            Event::Undelivered {
+                running,
+                end,
+                error,
+            } => self.on_undelivered(running, end, &error),
+            Event::Decided(decided) => self.apply(decided),
+            Event::Unapplied { decided, error } => self.on_unapplied(decided, &error),
             Event::Concluded(concluded) => self.on_concluded(concluded),
             Event::Command { name, file } => self.on_command(name, *file),
             Event::CommandDone { name } => drop(self.deferred_commands.remove(&name)),
             Event::Moved { id, to, parked } => self.on_moved(&id, to, parked),
             Event::Unmoved { id } => self.on_unmoved(id),
-            Event::DependencyStates { id, states } => self.on_dependency_states(&id, &states),
+            Event::DependencyStates { id, needs } => self.on_dependency_states(&id, &needs),
             Event::StrayDone { id, found } => self.on_stray(&id, *found),
             Event::Reloaded(config) => self.on_reloaded(config),
             Event::Trouble(trouble) => self.on_trouble(trouble),
@@ -263,6 +294,9 @@ impl Engine {
                 Alarm::GiveUp => self.give_up(),
                 Alarm::Status => self.status_due(),
                 Alarm::Watchdog => self.show_alive(),
+                Alarm::Again(id) => self.try_again(&id),
+                Alarm::Artifacts => self.look_for_artifacts(),
+                Alarm::Board => self.flush_board(),
             }
         }
         while let Some(id) = self.lot.pop_due(now) {

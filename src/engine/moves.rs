@@ -5,16 +5,18 @@
 
 use serde_json::Value;
 
+use crate::engine::effects::settle;
 use crate::engine::event::Event;
 use crate::engine::intake::dependency_state;
 use crate::engine::parked::Parked;
+use crate::engine::receive::missing_artifacts;
 use crate::engine::story::transition;
 use crate::engine::world::World;
+use crate::policy::intake::Needs;
 use crate::policy::judge::Failure;
 use crate::policy::next;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
-use crate::spool::change::Change;
 use crate::spool::look::{Looked, look};
 
 /// How many commands a record remembers having obeyed.
@@ -41,15 +43,10 @@ pub fn write(
     let to = record.meta.to.unwrap_or(from);
     let line = transition(record, id, event, from, to, now.wall);
     let parked = Parked::of(record, now, world.boot).filter(|_| to == State::Waiting);
-    let change = Change::Advance {
-        id: id.to_owned(),
-        from,
-        to,
-        bytes: record.to_bytes(),
-    };
-    let (events, id) = (world.events.clone(), id.to_owned());
-    world.committer.submit(change, vec![line], move |_| {
+    let (events, owned) = (world.events.clone(), id.to_owned());
+    settle(world, id, record, from, vec![line], move || {
         after();
+        let id = owned;
         let _ = events.send(Event::Moved { id, to, parked });
     });
 }
@@ -83,7 +80,7 @@ fn max_retries(world: &World, record: &Record, id: &str) -> u32 {
     let config = world.config();
     crate::protocol::id::HandoffId::parse_made(id)
         .ok()
-        .and_then(|stem| crate::protocol::request::Request::from_document(&record.doc, &stem).ok())
+        .and_then(|stem| crate::protocol::request::Request::from_record(record, &stem).ok())
         .map_or(config.defaults.retry.max_retries, |request| {
             let specialist = config.specialist(&request.agent);
             crate::policy::intake::Terms::of(&request, specialist, &config)
@@ -106,8 +103,7 @@ pub fn wait_for_time(world: &World, id: &str) {
         return world.tell(Event::Unmoved { id: id.to_owned() });
     };
     let now = world.now();
-    let not_before = record
-        .doc
+    let not_before = crate::protocol::view::View::of_record(&record)
         .get("not_before")
         .and_then(Value::as_str)
         .and_then(crate::clock::Wall::parse)
@@ -119,13 +115,16 @@ pub fn wait_for_time(world: &World, id: &str) {
 }
 
 /// Reads how the handoffs stand that this one waits for.
-pub fn check_dependencies(world: &World, id: &str, dependencies: &[String]) {
-    let states = dependencies
-        .iter()
-        .map(|id| dependency_state(&world.layout, id))
-        .collect();
+pub fn check_dependencies(world: &World, id: &str, dependencies: &[String], required: &[String]) {
+    let needs = Needs {
+        dependencies: dependencies
+            .iter()
+            .map(|id| dependency_state(&world.layout, id))
+            .collect(),
+        missing_artifacts: missing_artifacts(world, required),
+    };
     world.tell(Event::DependencyStates {
         id: id.to_owned(),
-        states,
+        needs,
     });
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use crate::config::{Config, OnStop};
+use crate::engine::boards;
 use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
 use crate::engine::event::{Event, Folder};
 use crate::engine::{Alarm, Busy, Engine, Stopping, attempt, start};
@@ -159,6 +160,9 @@ impl Engine {
         let watcher = Arc::clone(&self.watcher);
         self.readers.run(move |world| {
             start::mend_folders(world);
+            if world.board.is_missing() {
+                boards::write(world, true);
+            }
             for folder in watcher.rearm() {
                 world.tell(Event::Hint(Hint::Rescan {
                     folder: Some(folder),

@@ -4,20 +4,26 @@ use std::io;
 use std::time::Duration;
 
 use crate::engine::attempt::Running;
+use crate::engine::delivery::{Undelivered, deliver};
+use crate::engine::effects::settle;
 use crate::engine::event::{Concluded, Event};
 use crate::engine::parked::Parked;
 use crate::engine::story::transition;
+use crate::engine::verify;
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Key, Why};
-use crate::policy::judge::{Ended, EndedFor, Exit, Failure, Limits, Verdict, judge};
+use crate::policy::intake::Terms;
+use crate::policy::judge::{Ended, EndedFor, Exit, Failure, Limits, Success, Verdict, judge};
 use crate::policy::next::{Facts, conclude, refusal};
+use crate::policy::verify::Verified;
 use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
+use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::request::Request;
 use crate::protocol::result::Output;
-use crate::runner::collect;
-use crate::spool::change::Change;
+use crate::runner::collect::{self, Collected};
 
 /// How an attempt ended, as the keeper tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,35 +63,105 @@ impl End {
     }
 }
 
-/// Judges an attempt whose tree is gone, and has the outcome written.
+/// Judges an attempt whose tree is gone, and has the outcome written; or has its work verified
+/// first.
 pub fn finish(world: &World, running: Running, end: End) {
     let config = world.config();
-    let Running {
-        key,
-        mut record,
-        agent,
-        terms,
-        slot,
-        started_boot_ms,
-        cancelled,
-        ..
-    } = running;
-    let paths = world.paths(&key.id, key.attempt);
+    let (work, verified) = match &running.verify {
+        None => (end.clone(), None),
+        Some(verify) => (verify.work.clone(), Some(verify.slot)),
+    };
+    let Key { id, attempt } = &running.key;
+    let paths = world.paths(id, *attempt);
     let max_output = config.daemon.max_output_size;
-    let collected = collect::collect(&world.slots, slot, &paths, max_output);
-    let exit = match &end {
+    let collected = collect::collect(&world.slots, running.slot, &paths, max_output);
+    let has_log = collected.has_log;
+    let exit = match &work {
         End::Exited { exit, .. } => *exit,
         _ => Exit::Unknown,
     };
-    let verdict = match end {
-        End::NotStarted { errno, what } => Verdict::Failed(not_started(errno, &what, &agent)),
+    let now = world.now();
+    let facts = Facts {
+        now,
+        boot: world.boot,
+        retry: running.terms.retry,
+        chance: chance(),
+        max_interruptions: config.daemon.max_interruptions,
+        exit,
+        log: has_log.then(|| world.layout.relative(&paths.log)),
+        ran_ms: now.boot_ms.saturating_sub(running.started_boot_ms),
+        cancelled: running.cancelled.as_deref().unwrap_or("while it ran"),
+    };
+    let mut verdict = verdict(&work, collected, &running, max_output);
+    if let Verdict::Completed(success) = verdict {
+        let said = verified.map(|slot| verify::judge(world, &running, slot, &end));
+        match take_delivery(world, &running, success, said) {
+            Step::Judged(judged) => verdict = *judged,
+            Step::Verify(command, request, success) => {
+                if let Some(slot) = verified {
+                    verify::clean_up(world, &running, slot);
+                }
+                let mut running = running.clone();
+                running.verify = None;
+                let end = work.clone();
+                let started = verify::start(
+                    world,
+                    &mut running,
+                    &request,
+                    &command,
+                    work,
+                    &success,
+                    &facts,
+                );
+                let running = Box::new(running);
+                return world.tell(match started {
+                    Ok(()) => Event::Verifying(running),
+                    Err(error) => Event::Undelivered {
+                        running,
+                        end,
+                        error: error.to_string(),
+                    },
+                });
+            }
+            Step::Trouble(error) => {
+                return world.tell(Event::Undelivered {
+                    running: Box::new(running),
+                    end,
+                    error: error.to_string(),
+                });
+            }
+        }
+    }
+    let keep_stdout = !matches!(verdict, Verdict::Completed(_) | Verdict::Held { .. });
+    let kept = collect::keep_logs(&world.slots, running.slot, &paths, keep_stdout, max_output);
+    if let Err(error) = kept {
+        tracing::warn!(
+            handoff_id = id,
+            "the attempt's log could not be kept: {error}"
+        );
+    }
+    if let Some(slot) = verified {
+        verify::clean_up(world, &running, slot);
+    }
+    let mut record = running.record.clone();
+    let decision = conclude(&mut record, verdict, &facts);
+    remember_leftover(world, &record, decision.to);
+    write_outcome(world, running.key, &record, decision.event, running.slot);
+}
+
+/// What the end of the work means, before anybody else has looked at it.
+fn verdict(work: &End, collected: Collected, running: &Running, max_output: u64) -> Verdict {
+    match work {
+        End::NotStarted { errno, what } => {
+            Verdict::Failed(not_started(*errno, what, &running.agent))
+        }
         End::NotBegun => Verdict::Interrupted {
             counted: false,
             reason: "it had not begun when the daemon or its keeper ended".to_owned(),
         },
         End::Lost { reason } => Verdict::Interrupted {
             counted: true,
-            reason,
+            reason: reason.clone(),
         },
         End::Exited {
             exit: Exit::Code(0),
@@ -97,69 +173,129 @@ pub fn finish(world: &World, running: Running, end: End) {
             }
         }
         End::Exited { exit, why } => judge(&Ended {
-            exit,
-            why,
+            exit: *exit,
+            why: *why,
             result_file: collected.result_file,
             stdout: collected.stdout,
             stderr_tail: collected.stderr_tail,
-            limits: Limits {
-                timeout: human(terms.timeout),
-                stall_timeout: terms.stall_timeout.map(human).unwrap_or_default(),
-                max_output: format!("{max_output} bytes"),
-            },
+            limits: limits(&running.terms, max_output),
         }),
-    };
-    let keep_stdout = !matches!(verdict, Verdict::Completed { .. } | Verdict::Held { .. });
-    if let Err(error) = collect::keep_logs(&world.slots, slot, &paths, keep_stdout, max_output) {
-        tracing::warn!(
-            handoff_id = key.id,
-            "the attempt's log could not be kept: {error}"
-        );
     }
-    let now = world.now();
-    let facts = Facts {
-        now,
-        boot: world.boot,
-        retry: terms.retry,
-        chance: chance(),
-        max_interruptions: config.daemon.max_interruptions,
-        exit,
-        log: collected.has_log.then(|| world.layout.relative(&paths.log)),
-        ran_ms: now.boot_ms.saturating_sub(started_boot_ms),
-        cancelled: cancelled.as_deref().unwrap_or("while it ran"),
+}
+
+/// The limits that were in force, in words.
+pub fn limits(terms: &Terms, max_output: u64) -> Limits {
+    Limits {
+        timeout: human(terms.timeout),
+        stall_timeout: terms.stall_timeout.map(human).unwrap_or_default(),
+        max_output: format!("{max_output} bytes"),
+    }
+}
+
+enum Step {
+    Judged(Box<Verdict>),
+    /// The work is delivered; this command is to look at it.
+    Verify(Vec<String>, Box<Request>, Box<Success>),
+    Trouble(io::Error),
+}
+
+/// Checks what came and puts it in its place; then whoever verifies has the word.
+fn take_delivery(
+    world: &World,
+    running: &Running,
+    success: Success,
+    said: Option<Verified>,
+) -> Step {
+    let judged = |verdict| Step::Judged(Box::new(verdict));
+    let Ok(stem) = HandoffId::parse_made(&running.key.id) else {
+        return judged(Verdict::Completed(success));
     };
-    let decision = conclude(&mut record, verdict, &facts);
-    write_outcome(world, key, &record, decision.to, decision.event, slot);
+    let Ok(request) = Request::from_record(&running.record, &stem) else {
+        return judged(Verdict::Completed(success));
+    };
+    let attempt = running.key.attempt;
+    let mut success = match deliver(world, &running.record, &request, attempt, success) {
+        Ok(success) => success,
+        Err(Undelivered::Trouble(error)) => return Step::Trouble(error),
+        Err(Undelivered::Wrong(told)) => return judged(Verdict::Failed(*told)),
+    };
+    let config = world.config();
+    let verify = config
+        .specialist(&running.agent)
+        .and_then(|specialist| specialist.verify.clone());
+    match (said, verify) {
+        (None | Some(Verified::Again), Some(command)) => {
+            Step::Verify(command, Box::new(request), Box::new(success))
+        }
+        (None | Some(Verified::Again), None) => judged(Verdict::Completed(success)),
+        (Some(Verified::Yes(said)), _) => {
+            success.delivered.checked = true;
+            success.delivered.verify = Some(said);
+            judged(Verdict::Completed(success))
+        }
+        (Some(Verified::No(mut told)), _) => {
+            told.result = success.result;
+            judged(Verdict::Failed(*told))
+        }
+        (Some(Verified::Cancelled), _) => judged(Verdict::Cancelled),
+        (Some(Verified::Stopped), _) => judged(Verdict::Interrupted {
+            counted: false,
+            reason: "the daemon was stopped while its work was being verified".to_owned(),
+        }),
+    }
+}
+
+/// What a failed handoff leaves at its destination is its own when it comes again.
+fn remember_leftover(world: &World, record: &Record, to: State) {
+    let (Some(path), Some(id)) = (
+        record.meta.destination.as_deref(),
+        record
+            .doc
+            .get("handoff_id")
+            .and_then(serde_json::Value::as_str),
+    ) else {
+        return;
+    };
+    match to {
+        State::Failed => {
+            if let Err(error) = world.leftovers.remember(id, path) {
+                tracing::warn!(
+                    handoff_id = id,
+                    "{path} can't be remembered as its own: {error}"
+                );
+            }
+        }
+        State::Completed => world.leftovers.forget(id),
+        _ => {}
+    }
 }
 
 /// Writes a decided record out of `in-progress/` and cleans up after its attempt.
-fn write_outcome(
-    world: &World,
-    key: Key,
-    record: &Record,
-    to: State,
-    event: &'static str,
-    slot: u32,
-) {
+fn write_outcome(world: &World, key: Key, record: &Record, event: &'static str, slot: u32) {
     let now = world.now();
+    let to = record.meta.to.unwrap_or(State::InProgress);
     let line = transition(record, &key.id, event, State::InProgress, to, now.wall);
     let parked = Parked::of(record, now, world.boot);
-    let change = Change::Advance {
-        id: key.id.clone(),
-        from: State::InProgress,
-        to,
-        bytes: record.to_bytes(),
-    };
     let (events, slots) = (world.events.clone(), world.slots.clone());
     let (paths, keeper) = (world.paths(&key.id, key.attempt), world.keeper());
-    world.committer.submit(change, vec![line], move |_| {
-        collect::clean(&paths);
-        slots.clear(slot);
-        slots.release(slot);
-        // A keeper that can't be told is one that is gone; the next start forgets it.
-        let _ = keeper.forget(&key);
-        let _ = events.send(Event::Concluded(Concluded { key, to, parked }));
-    });
+    let reserved = world.reservations();
+    let id = key.id.clone();
+    settle(
+        world,
+        &id,
+        record,
+        State::InProgress,
+        vec![line],
+        move || {
+            collect::clean(&paths);
+            slots.clear(slot);
+            slots.release(slot);
+            reserved.release(&key.id);
+            // A keeper that can't be told is one that is gone; the next start forgets it.
+            let _ = keeper.forget(&key);
+            let _ = events.send(Event::Concluded(Concluded { key, to, parked }));
+        },
+    );
 }
 
 fn not_started(errno: i32, what: &str, agent: &AgentName) -> Failure {

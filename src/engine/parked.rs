@@ -7,8 +7,10 @@ use serde_json::Value;
 
 use crate::clock::{Now, Wall};
 use crate::protocol::agent::AgentName;
+use crate::protocol::dialect::Dialect;
 use crate::protocol::record::Record;
 use crate::protocol::request::Priority;
+use crate::protocol::view::View;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
@@ -27,6 +29,8 @@ pub struct Parked {
     /// On the boot clock; absent where no clock ends the wait.
     pub due_ms: Option<u64>,
     pub dependencies: Vec<String>,
+    /// Artifacts that must be there, by id or path.
+    pub artifacts: Vec<String>,
     /// Not to be started before this instant of the wall clock.
     pub not_before: Option<Wall>,
     /// Its specialist asked for this wait, so all of its handoffs wait.
@@ -47,18 +51,19 @@ impl Parked {
             "human" => On::Human,
             _ => return None,
         };
-        let target = record
-            .doc
-            .get("target")
-            .and_then(|target| target.get("agent_id"));
-        let agent = AgentName::parse(target?.as_str()?).ok()?;
-        let priority = record
-            .doc
+        let view = View::of_record(record);
+        let agent = match view.agent() {
+            Some(agent) => agent,
+            // A report that names nobody waits for a person or for another handoff.
+            None if view.dialect == Dialect::Report => AgentName::human(),
+            None => return None,
+        };
+        let priority = view
             .get("priority")
             .and_then(Value::as_str)
             .and_then(Priority::parse)
             .unwrap_or_default();
-        let dependencies = match record.doc.get("depends_on") {
+        let dependencies = match view.get("depends_on") {
             Some(Value::Array(ids)) => ids
                 .iter()
                 .filter_map(Value::as_str)
@@ -77,8 +82,15 @@ impl Parked {
                 None => matches!(on, On::Retry | On::Time).then_some(now.boot_ms),
             },
             dependencies,
-            not_before: record
-                .doc
+            artifacts: view
+                .get("requires_artifacts")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            not_before: view
                 .get("not_before")
                 .and_then(Value::as_str)
                 .and_then(Wall::parse),
@@ -250,6 +262,7 @@ mod tests {
             priority: Priority::Normal,
             due_ms,
             dependencies: dependencies.iter().map(ToString::to_string).collect(),
+            artifacts: Vec::new(),
             not_before: None,
             holds_agent: false,
             ready: false,

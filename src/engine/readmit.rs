@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::engine::divert::{Destination, apply, destination, refused};
 use crate::engine::event::Event;
-use crate::engine::intake::{dependency_states, sha256};
+use crate::engine::intake::sha256;
 use crate::engine::moves::write;
+use crate::engine::receive::needs;
 use crate::engine::recovery::Found;
 use crate::engine::story::transition;
 use crate::engine::world::World;
@@ -68,15 +69,15 @@ pub fn readmit(
         return Found::Left(format!("{}/{id}.json: {error}", folder.folder()));
     }
     let mut record = Record::admit(doc, id, Some(sha256(bytes)));
-    let request = Request::from_document(&record.doc, &stem);
+    let request = Request::from_record(&record, &stem);
     let destination = match &request {
         // Only a duplicate is taken out of pending/ under a numbered id.
         _ if *stands == Stands::Raw && id.contains('~') => Some(Destination::Duplicate),
         Err(errors) => Some(refused(errors)),
         Ok(request) => {
             let config = world.config();
-            let dependencies = dependency_states(&world.layout, request);
-            destination(plan(request, &config, &dependencies, now), request, &config)
+            let needs = needs(world, request);
+            destination(plan(request, &config, &needs, now), request, &config)
         }
     };
     let destination = destination.unwrap_or_else(|| Destination::Wait {

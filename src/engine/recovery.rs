@@ -10,7 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use crate::durable;
-use crate::engine::attempt::Running;
+use crate::engine::attempt::{Running, Verifying, verify_key};
+use crate::engine::effects::settle;
 use crate::engine::event::Event;
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::{End, finish};
@@ -230,7 +231,7 @@ fn carry_on(
     mut record: Record,
     action: &Action,
     held: Option<Held>,
-    past: &Past,
+    past: &mut Past,
     identity: Option<Identity>,
 ) -> Found {
     match action {
@@ -270,6 +271,7 @@ fn carry_on(
                 return Found::Nothing;
             };
             tell_start(world, id, &running, past);
+            let checker = past.attempts.remove(&verify_key(&running.key));
             let end = match (action, held.map(|held| (held.state, held.why))) {
                 (Action::Adopt, _) => return Found::Running(Box::new(running)),
                 (_, Some((wire::State::Ended(exit), why))) => End::of(exit, why),
@@ -280,11 +282,33 @@ fn carry_on(
                 (Action::NotBegun, _) => End::NotBegun,
                 _ => End::of(wire::Exit::Unknown, None),
             };
-            finish(world, running, end);
+            match checker {
+                None => finish(world, running, end),
+                Some(checker) => return take_up_verify(world, running, end, checker),
+            }
             Found::UnderWay
         }
         _ => Found::Nothing,
     }
+}
+
+/// Goes on with an attempt whose work was being verified.
+fn take_up_verify(world: &World, mut running: Running, work: End, checker: Held) -> Found {
+    let slot = checker.note.get("slot").and_then(serde_json::Value::as_u64);
+    let slot = slot
+        .and_then(|slot| u32::try_from(slot).ok())
+        .unwrap_or(u32::MAX);
+    world.slots.occupy(slot);
+    running.verify = Some(Verifying { work, slot });
+    match checker.state {
+        wire::State::Running | wire::State::Ending => return Found::Running(Box::new(running)),
+        wire::State::Ended(exit) => finish(world, running, End::of(exit, checker.why)),
+        wire::State::Failed(failure) => {
+            let (errno, what) = (failure.errno, failure.what);
+            finish(world, running, End::NotStarted { errno, what });
+        }
+    }
+    Found::UnderWay
 }
 
 /// A claim's line is written with the next batch, which a crash may have forestalled.
@@ -328,14 +352,9 @@ fn move_on(world: &World, from: State, id: &str, record: &Record, to: State, pas
         vec![line.with("recovered", true)]
     };
     let parked = Parked::of(record, now, world.boot).filter(|_| to == State::Waiting);
-    let change = Change::Advance {
-        id: id.to_owned(),
-        from,
-        to,
-        bytes: record.to_bytes(),
-    };
-    let (events, id) = (world.events.clone(), id.to_owned());
-    world.committer.submit(change, lines, move |_| {
+    let (events, owned) = (world.events.clone(), id.to_owned());
+    settle(world, id, record, from, lines, move || {
+        let id = owned;
         let _ = events.send(Event::Moved { id, to, parked });
     });
 }
@@ -360,7 +379,7 @@ fn running(
     let attempt = record.running_attempt()?.clone();
     let config = world.config();
     let stem = HandoffId::parse_made(id).ok()?;
-    let request = Request::from_document(&record.doc, &stem).ok()?;
+    let request = Request::from_record(&record, &stem).ok()?;
     let note = |key: &str| held.and_then(|held| held.note.get(key)?.as_u64());
     let slot = note("slot").and_then(|slot| u32::try_from(slot).ok());
     let now = world.now();
@@ -368,6 +387,9 @@ fn running(
     // Without a slot there is nothing to read: one that no attempt has is as good as empty.
     let slot = slot.unwrap_or(u32::MAX);
     world.slots.occupy(slot);
+    if let Some(path) = &record.meta.destination {
+        world.reserve(path, id);
+    }
     Some(Running {
         key: Key::new(id, attempt.number),
         identity,
@@ -380,6 +402,7 @@ fn running(
         ending: None,
         cancelled: None,
         keeper: world.counted_keeper().1,
+        verify: None,
         record,
     })
 }

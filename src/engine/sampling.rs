@@ -19,7 +19,7 @@ pub fn sample_all(world: &World, list: Vec<SampleRequest>) {
     let sampled = list
         .into_iter()
         .map(|request| {
-            let paths = world.paths(&request.key.id, request.key.attempt);
+            let paths = world.paths(&request.live.id, request.live.attempt);
             collect::cap_log(&world.slots.stderr_path(request.slot), max_output);
             let record = world.layout.record(State::InProgress, &request.key.id);
             Sampled {
@@ -38,6 +38,8 @@ pub fn sample_all(world: &World, list: Vec<SampleRequest>) {
 #[derive(Debug)]
 pub struct SampleRequest {
     pub key: Key,
+    /// What runs of it now, and in which slot.
+    pub live: Key,
     pub slot: u32,
     pub cpu_ms: Option<u64>,
     pub identity: Option<Identity>,

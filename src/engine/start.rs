@@ -16,6 +16,7 @@ use crate::clock::{Clock, Wall, boot_id};
 use crate::config::{Config, ConfigError, Watch};
 use crate::durable;
 use crate::engine::arrivals::{CONTROL, PENDING};
+use crate::engine::boards;
 use crate::engine::event::Event;
 use crate::engine::observer::{Observer, Told};
 use crate::engine::parked::Lot;
@@ -32,6 +33,7 @@ use crate::spool::commit::Committer;
 use crate::spool::layout::Layout;
 use crate::spool::{look, scan};
 use crate::store::audit::{AuditLog, Line};
+use crate::store::board::Board;
 use crate::watch::{Mode, Watcher, filesystem};
 
 /// How much of the audit log's end is read at a start: enough for what a crash left open.
@@ -190,6 +192,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         let (keeper, mut reader) = connect(&options.program, &layout).map_err(no_keeper)?;
         let held = inventory(&keeper, &mut reader, &events)
             .map_err(system("the keeper does not answer"))?;
+        let (board, shown_at) = Board::open(&layout.context());
         let world = Arc::new(World::new(
             layout,
             clock,
@@ -200,9 +203,14 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             keeper,
             options.program.clone(),
             lock,
+            board,
         ));
         listen(&world.events, reader);
         let engine = build(&world, held, &recent, since, options)?;
+        let moved = boards::moved_since(shown_at, &recent);
+        engine
+            .readers
+            .run(move |world| boards::catch_up(world, shown_at, moved));
         greet(&config, &engine.watcher.describe());
         options.observer.ready(&engine.counts().to_string());
         engine.run(inbox, signals).await;
@@ -214,6 +222,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
 /// Lets what is being written be written, then leaves. Worker threads that still hold the world
 /// keep the committer open, so this waits for a last empty change instead of for the thread.
 fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>) {
+    boards::write(world, false);
     let (tell, told) = std::sync::mpsc::channel();
     world
         .committer
@@ -333,11 +342,12 @@ fn build(
         deferred_commands: HashSet::new(),
         dismissals: HashMap::new(),
         alarms: BinaryHeap::new(),
-        vitals_due: false,
+        due: super::Due::default(),
         dispatch_at: None,
         paused_until_ms: 0,
         trouble: None,
         problems: BTreeMap::new(),
+        delayed: HashMap::new(),
         stopping: None,
         drain: options.drain,
         done: false,
@@ -412,10 +422,11 @@ impl Engine {
             let name = name.to_string_lossy();
             let stem = name
                 .strip_suffix(".result")
-                .or_else(|| name.strip_suffix(".beat"));
+                .or_else(|| name.strip_suffix(".beat"))
+                .or_else(|| name.strip_suffix(".stdin"));
             let id = stem
                 .and_then(|stem| stem.rsplit_once('.'))
-                .map(|(id, _)| id);
+                .map(|(id, _)| id.strip_suffix("~verify").unwrap_or(id));
             if let Some(id) = id
                 && !self.running.contains_key(id)
                 && !self.busy.contains_key(id)

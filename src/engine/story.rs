@@ -2,6 +2,7 @@
 
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::view::View;
 use crate::store::audit;
 
 /// One audit line for one move of a record.
@@ -21,12 +22,8 @@ pub fn transition(
     if let Some(attempt) = record.meta.attempts.last() {
         line = line.with("attempt", attempt.number);
     }
-    if let Some(agent) = record
-        .doc
-        .get("target")
-        .and_then(|target| target.get("agent_id"))
-    {
-        line = line.with("agent", agent.clone());
+    if let Some(agent) = View::of_record(record).agent() {
+        line = line.with("agent", agent.to_string());
     }
     if to == State::Failed
         && let Some(error) = record.doc.get("error")

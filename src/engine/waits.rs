@@ -6,10 +6,12 @@ use crate::engine::event::{Event, Folder};
 use crate::engine::parked::{On, Parked};
 use crate::engine::past::Past;
 use crate::engine::recovery::{Found, recover_one};
-use crate::engine::{Busy, Engine, moves};
-use crate::policy::intake::{Dependency, dependency_failed, dependency_missing};
+use crate::engine::{Alarm, Busy, Engine, moves};
+use crate::policy::intake::{Dependency, Needs, dependency_failed, dependency_missing};
 use crate::policy::judge::Failure;
 use crate::protocol::lifecycle::State;
+
+const ARTIFACTS_EVERY_MS: u64 = 1000;
 
 impl Engine {
     /// Remembers a record that waits, and what ends its wait.
@@ -28,8 +30,37 @@ impl Engine {
         self.lot.insert(id, parked);
         match on {
             On::Retry | On::Time if due_now => self.make_ready(id),
-            On::Dependency => self.check_dependencies(id),
+            On::Dependency => {
+                self.watch_for_artifacts(id);
+                self.check_dependencies(id);
+            }
             _ => {}
+        }
+    }
+
+    /// Nobody tells of a file that appears, so whoever waits for one looks from time to time.
+    fn watch_for_artifacts(&mut self, id: &str) {
+        let waits = self.lot.get(id).is_some_and(|it| !it.artifacts.is_empty());
+        if waits && !self.due.artifacts {
+            self.due.artifacts = true;
+            let at = self.now_ms() + ARTIFACTS_EVERY_MS;
+            self.alarm(at, Alarm::Artifacts);
+        }
+    }
+
+    pub(super) fn look_for_artifacts(&mut self) {
+        self.due.artifacts = false;
+        let waiting: Vec<String> = self
+            .lot
+            .iter()
+            .filter(|(_, it)| it.on == On::Dependency && !it.ready && !it.artifacts.is_empty())
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in waiting {
+            self.watch_for_artifacts(&id);
+            if !self.busy.contains_key(&id) {
+                self.check_dependencies(&id);
+            }
         }
     }
 
@@ -59,12 +90,14 @@ impl Engine {
             return;
         };
         let (id, dependencies) = (id.to_owned(), parked.dependencies.clone());
+        let artifacts = parked.artifacts.clone();
         self.checks += 1;
         self.actors
-            .run(move |world| moves::check_dependencies(world, &id, &dependencies));
+            .run(move |world| moves::check_dependencies(world, &id, &dependencies, &artifacts));
     }
 
-    pub(super) fn on_dependency_states(&mut self, id: &str, states: &[Dependency]) {
+    pub(super) fn on_dependency_states(&mut self, id: &str, needs: &Needs) {
+        let states = &needs.dependencies;
         self.checks -= 1;
         if self.busy.contains_key(id) {
             return;
@@ -88,11 +121,14 @@ impl Engine {
         }
         let missing = of(Dependency::Missing);
         // Its time was taken when it ran out; what exists is waited for without limit.
-        if !missing.is_empty() && parked.due_ms.is_none() {
-            let told = dependency_missing(&missing, self.world.config().defaults.dependency_wait);
+        let nothing_yet = !missing.is_empty() || !needs.missing_artifacts.is_empty();
+        if nothing_yet && parked.due_ms.is_none() {
+            let waited = self.world.config().defaults.dependency_wait;
+            let told = dependency_missing(&missing, &needs.missing_artifacts, waited);
             return self.fail_waiting(id, told);
         }
-        if states.iter().all(|state| *state == Dependency::Completed) {
+        let completed = states.iter().all(|state| *state == Dependency::Completed);
+        if completed && needs.missing_artifacts.is_empty() {
             let later = parked
                 .not_before
                 .is_some_and(|at| at > self.world.now().wall);

@@ -3,7 +3,7 @@
 //! Jobs run on worker threads and do all file I/O; the loop itself does none. A job gets a
 //! reference to this and reports back with an [`Event`].
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -14,11 +14,15 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::clock::{Clock, Now};
 use crate::config::Config;
 use crate::engine::event::Event;
+use crate::engine::leftovers::Leftovers;
 use crate::keeper::client::Client;
 use crate::runner::launch::AttemptPaths;
 use crate::runner::slots::Slots;
 use crate::spool::commit::Committer;
 use crate::spool::layout::Layout;
+use crate::store::artifacts::Artifacts;
+use crate::store::board::Board;
+use crate::store::schemas::Schemas;
 
 pub struct World {
     pub layout: Layout,
@@ -35,6 +39,25 @@ pub struct World {
     /// `handoffs/` itself, locked.
     pub lock: Mutex<File>,
     passing: Passing,
+    pub schemas: Schemas,
+    pub artifacts: Artifacts,
+    pub leftovers: Leftovers,
+    pub board: Board,
+    reserved: Reservations,
+}
+
+/// Destinations that attempts are about to write, by path, and whose they are.
+#[derive(Debug, Clone, Default)]
+pub struct Reservations(Arc<Mutex<HashMap<String, String>>>);
+
+impl Reservations {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn release(&self, id: &str) {
+        self.lock().retain(|_, owner| owner != id);
+    }
 }
 
 type Passing = Arc<Mutex<HashSet<String>>>;
@@ -67,9 +90,16 @@ impl World {
         keeper: Client,
         program: PathBuf,
         lock: File,
+        board: Board,
     ) -> Self {
         let slots = Slots::new(&layout.run());
+        let durability = config.daemon.durability;
         Self {
+            schemas: Schemas::new(&layout.schemas()),
+            artifacts: Artifacts::new(layout.root(), durability),
+            leftovers: Leftovers::new(layout.root(), layout.leftovers()),
+            board,
+            reserved: Reservations::default(),
             layout,
             clock,
             boot,
@@ -101,6 +131,23 @@ impl World {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .contains(id)
+    }
+
+    /// Keeps a destination for one handoff; `Some` with whose it is already.
+    pub fn reserve(&self, path: &str, id: &str) -> Option<String> {
+        let mut reserved = self.reserved.lock();
+        match reserved.get(path) {
+            Some(owner) if owner != id => Some(owner.clone()),
+            Some(_) => None,
+            None => {
+                reserved.insert(path.to_owned(), id.to_owned());
+                None
+            }
+        }
+    }
+
+    pub fn reservations(&self) -> Reservations {
+        self.reserved.clone()
     }
 
     pub fn now(&self) -> Now {

@@ -12,6 +12,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Ext, Name, classify};
 use crate::protocol::record::Record;
 use crate::protocol::request::Priority;
+use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 
 /// What a list shows of a handoff.
@@ -115,6 +116,7 @@ impl Place {
     pub fn row(&self) -> Row {
         let (doc, record) = self.read().unwrap_or_default();
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let view = View::of_document(&doc);
         let error = doc.get("error").and_then(|error| {
             Some((
                 text(error.get("code"))?,
@@ -124,8 +126,8 @@ impl Place {
         Row {
             id: self.id.clone(),
             state: self.state,
-            agent: text(doc.get("target").and_then(|target| target.get("agent_id"))),
-            priority: text(doc.get("priority"))
+            agent: view.agent_written().map(str::to_owned),
+            priority: text(view.get("priority"))
                 .and_then(|priority| Priority::parse(&priority))
                 .unwrap_or_default(),
             attempts: record.map_or(0, |record| record.meta.attempts.len()),

@@ -132,7 +132,9 @@ fn key_in(environ: &[u8], root: &Path) -> Option<Key> {
     if value(b"HANDOFF_ROOT")? != root.as_os_str().as_bytes() {
         return None;
     }
-    let id = std::str::from_utf8(value(b"HANDOFF_ID")?).ok()?;
+    // The key itself where it differs, as it does for what checks an attempt's work.
+    let id = value(b"HANDOFFD_KEY").or_else(|| value(b"HANDOFF_ID"))?;
+    let id = std::str::from_utf8(id).ok()?;
     let attempt = std::str::from_utf8(value(b"HANDOFF_ATTEMPT")?).ok()?;
     Some(Key::new(id, attempt.parse().ok()?))
 }

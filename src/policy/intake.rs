@@ -9,7 +9,7 @@ use crate::policy::next::refusal;
 use crate::policy::retry::RetryPolicy;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
-use crate::protocol::request::Request;
+use crate::protocol::request::{Finished, Request};
 
 /// What holds for one handoff: the request, else its specialist, else the defaults.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,14 +74,35 @@ pub enum Dependency {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plan {
     Run,
-    WaitForTime { length_ms: u64 },
-    WaitForDependencies { ids: Vec<String> },
+    WaitForTime {
+        length_ms: u64,
+    },
+    /// Handoffs that are not completed, artifacts that are not there.
+    WaitForDependencies {
+        ids: Vec<String>,
+        artifacts: Vec<String>,
+    },
     WaitForHuman,
+    /// A report that ends its work.
+    Complete,
     Refuse(Failure),
 }
 
-/// Decides for a request that is well-formed. `dependencies` stand in the request's order.
-pub fn plan(request: &Request, config: &Config, dependencies: &[Dependency], now: Now) -> Plan {
+/// What a request needs and how that stands, read from the folders.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Needs {
+    /// In the request's order.
+    pub dependencies: Vec<Dependency>,
+    /// Of `requires_artifacts`, those that are not there.
+    pub missing_artifacts: Vec<String>,
+}
+
+/// Decides for a request that is well-formed.
+pub fn plan(request: &Request, config: &Config, needs: &Needs, now: Now) -> Plan {
+    let Needs {
+        dependencies,
+        missing_artifacts,
+    } = needs;
     if let Some(asked) = request.timeout_ms
         && Duration::from_millis(asked) > config.defaults.max_timeout
     {
@@ -91,7 +112,8 @@ pub fn plan(request: &Request, config: &Config, dependencies: &[Dependency], now
             format!("is above the configured defaults.max_timeout of {most}"),
         )]));
     }
-    if !request.agent.is_human() && config.specialist(&request.agent).is_none() {
+    let runs = matches!(request.finished, None | Some(Finished::HandedOn));
+    if runs && !request.agent.is_human() && config.specialist(&request.agent).is_none() {
         return Plan::Refuse(unknown_agent(request, config));
     }
     if request.depends_on.contains(&request.id) {
@@ -111,8 +133,11 @@ pub fn plan(request: &Request, config: &Config, dependencies: &[Dependency], now
         .filter(|(_, state)| **state != Dependency::Completed)
         .map(|(id, _)| id.to_string())
         .collect();
-    if !unmet.is_empty() {
-        return Plan::WaitForDependencies { ids: unmet };
+    if !unmet.is_empty() || !missing_artifacts.is_empty() {
+        return Plan::WaitForDependencies {
+            ids: unmet,
+            artifacts: missing_artifacts.clone(),
+        };
     }
     if let Some(not_before) = request.not_before
         && not_before > now.wall
@@ -122,10 +147,22 @@ pub fn plan(request: &Request, config: &Config, dependencies: &[Dependency], now
             length_ms: u64::try_from(length).unwrap_or(0),
         };
     }
-    if request.agent.is_human() {
-        return Plan::WaitForHuman;
+    match request.finished {
+        Some(Finished::Complete) => Plan::Complete,
+        Some(Finished::NeedsReview) => Plan::WaitForHuman,
+        Some(Finished::Blocked) => Plan::Refuse(reported_blocked()),
+        None | Some(Finished::HandedOn) if request.agent.is_human() => Plan::WaitForHuman,
+        None | Some(Finished::HandedOn) => Plan::Run,
     }
-    Plan::Run
+}
+
+/// A report that is blocked, with nobody to help.
+fn reported_blocked() -> Failure {
+    refusal(
+        ErrorCode::Blocked,
+        "the report says that the work is blocked, and no route leads to who could help".to_owned(),
+        vec!["Resolve what blocks it, then drop the next request".to_owned()],
+    )
 }
 
 /// A request whose fields are wrong, each of them named.
@@ -141,7 +178,10 @@ pub fn refused_fields(errors: &[FieldError]) -> Failure {
         .chain(["Then move the file back to handoffs/pending/".to_owned()])
         .collect();
     let message = format!("the request is not valid: {}", list.join("; "));
-    refusal(ErrorCode::SchemaValidationFailed, message, actions)
+    Failure {
+        fields: errors.to_vec(),
+        ..refusal(ErrorCode::SchemaValidationFailed, message, actions)
+    }
 }
 
 fn unknown_agent(request: &Request, config: &Config) -> Failure {
@@ -177,22 +217,33 @@ pub fn dependency_failed(id: &str) -> Failure {
     )
 }
 
-/// A dependency that never came.
-pub fn dependency_missing(ids: &[String], waited: Duration) -> Failure {
+/// Dependencies or artifacts that never came.
+pub fn dependency_missing(ids: &[String], artifacts: &[String], waited: Duration) -> Failure {
     let waited = humantime::format_duration(waited);
+    let mut missing = Vec::new();
+    let mut actions = Vec::new();
+    if !ids.is_empty() {
+        let ids = ids.join(", ");
+        missing.push(format!("it depends on {ids}"));
+        actions.push(format!(
+            "Drop {ids} into handoffs/pending/, or correct depends_on"
+        ));
+    }
+    if !artifacts.is_empty() {
+        let artifacts = artifacts.join(", ");
+        missing.push(format!("it requires the artifact {artifacts}"));
+        actions.push(format!(
+            "Produce {artifacts} first, or correct requires_artifacts"
+        ));
+    }
+    actions.push("Then retry this one".to_owned());
     refusal(
         ErrorCode::DependencyMissing,
         format!(
-            "it depends on {}, which did not appear within {waited}",
-            ids.join(", ")
+            "{}, which did not appear within {waited}",
+            missing.join("; ")
         ),
-        vec![
-            format!(
-                "Drop {} into handoffs/pending/, or correct depends_on",
-                ids.join(", ")
-            ),
-            "Then retry this one".to_owned(),
-        ],
+        actions,
     )
 }
 

@@ -28,7 +28,10 @@ fn word(plan: &Plan) -> String {
     match plan {
         Plan::Run => "run".to_owned(),
         Plan::WaitForTime { length_ms } => format!("time {length_ms}"),
-        Plan::WaitForDependencies { ids } => format!("dependencies {}", ids.join(",")),
+        Plan::WaitForDependencies { ids, artifacts } => {
+            format!("dependencies {}{}", ids.join(","), artifacts.join(","))
+        }
+        Plan::Complete => "complete".to_owned(),
         Plan::WaitForHuman => "human".to_owned(),
         Plan::Refuse(told) => told.code.to_string(),
     }
@@ -66,7 +69,11 @@ fn plans() {
         (r#","depends_on":["x"]"#, &[Live], "DEPENDENCY_MISSING"),
     ];
     for (fields, dependencies, expected) in cases {
-        let plan = plan(&request(fields), &config(ONE), dependencies, NOW);
+        let needs = Needs {
+            dependencies: dependencies.to_vec(),
+            missing_artifacts: Vec::new(),
+        };
+        let plan = plan(&request(fields), &config(ONE), &needs, NOW);
         assert_eq!(word(&plan), *expected, "{fields}");
     }
 }
@@ -74,7 +81,7 @@ fn plans() {
 #[test]
 fn an_unknown_agent_is_told_who_is_known() {
     let config = config("[specialists.b]\ncommand = [\"true\"]\n");
-    let Plan::Refuse(told) = plan(&request(""), &config, &[], NOW) else {
+    let Plan::Refuse(told) = plan(&request(""), &config, &Needs::default(), NOW) else {
         panic!()
     };
     assert_eq!(told.code, ErrorCode::UnknownAgent);

@@ -8,6 +8,7 @@
 use serde_json::{Map, Value};
 
 use crate::protocol::error::ErrorCode;
+use crate::protocol::field::FieldError;
 use crate::protocol::record::AttemptOutcome;
 use crate::protocol::result::{Claim, Output, claim};
 
@@ -59,15 +60,49 @@ pub struct Failure {
     pub outcome: AttemptOutcome,
     pub result: Option<Map<String, Value>>,
     pub actions: Vec<String>,
+    /// The fields that are wrong, for `validation.errors`.
+    pub fields: Vec<FieldError>,
+    /// An artifact came, but it does not match its schema.
+    pub invalid_output: bool,
+    /// What the verify command said against it.
+    pub verify: Option<Value>,
+}
+
+/// What an attempt that succeeded gave back.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Success {
+    pub result: Option<Map<String, Value>>,
+    /// What it printed beside its result, or instead of one.
+    pub text: Option<String>,
+    pub warnings: Vec<String>,
+    pub delivered: Delivered,
+}
+
+/// What the daemon found of it by itself.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Delivered {
+    /// As `output.artifacts` shows them, the main one first.
+    pub artifacts: Vec<Value>,
+    pub compliance: Option<Compliance>,
+    /// Something was there to be checked, and it held.
+    pub checked: bool,
+    /// What the verify command said.
+    pub verify: Option<Value>,
+    /// The text was kept as an artifact, so it does not stand in the record too.
+    pub text_kept: bool,
+}
+
+/// Whether an artifact matches its schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compliance {
+    Valid,
+    Unchecked,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    Completed {
-        result: Option<Map<String, Value>>,
-        text: Option<String>,
-        warnings: Vec<String>,
-    },
+    /// What it left is still to be delivered, and may turn out to be wrong.
+    Completed(Success),
     Held {
         wait_ms: u64,
         reason: String,
@@ -128,6 +163,10 @@ pub fn judge(ended: &Ended) -> Verdict {
     {
         return held(asked, result);
     }
+    let claimed = match &result {
+        Some(result) if asks_for_clarification(result) => Some(Claim::Blocked),
+        _ => claimed,
+    };
     match (claimed, result) {
         (Some(Claim::Blocked), Some(result)) => Verdict::Failed(blocked(result)),
         (Some(Claim::NeedsReview), Some(result)) => Verdict::NeedsReview { result },
@@ -204,11 +243,12 @@ fn succeeded(
         refused.result = result;
         return Verdict::Failed(refused);
     }
-    Verdict::Completed {
+    Verdict::Completed(Success {
         result,
         text,
         warnings,
-    }
+        delivered: Delivered::default(),
+    })
 }
 
 fn held(asked: &Value, result: &Map<String, Value>) -> Verdict {
@@ -240,7 +280,7 @@ fn held(asked: &Value, result: &Map<String, Value>) -> Verdict {
     Verdict::Held { wait_ms, reason }
 }
 
-fn failure(code: ErrorCode, message: String, actions: Vec<String>) -> Failure {
+pub fn failure(code: ErrorCode, message: String, actions: Vec<String>) -> Failure {
     Failure {
         code,
         message,
@@ -249,6 +289,9 @@ fn failure(code: ErrorCode, message: String, actions: Vec<String>) -> Failure {
         outcome: AttemptOutcome::Failed,
         result: None,
         actions,
+        fields: Vec::new(),
+        invalid_output: false,
+        verify: None,
     }
 }
 
@@ -313,11 +356,33 @@ fn unknown_status(found: &str, result: Option<Map<String, Value>>) -> Failure {
     }
 }
 
+/// A receiver that asks back is blocked, whatever else its result says.
+fn asks_for_clarification(result: &Map<String, Value>) -> bool {
+    let action = result
+        .get("acknowledgment")
+        .and_then(|it| it.get("action")?.as_str());
+    action == Some("request_clarification")
+}
+
+/// Why a result is blocked.
+pub fn blocked_reason(result: &Map<String, Value>) -> &str {
+    let named = result.get("blocked_reason").and_then(Value::as_str);
+    match named {
+        Some(named) => named,
+        None if asks_for_clarification(result) => "missing_requirements",
+        None => "unknown",
+    }
+}
+
 fn blocked(result: Map<String, Value>) -> Failure {
-    let reason = result
-        .get("blocked_reason")
-        .and_then(Value::as_str)
-        .unwrap_or("unknown");
+    let reason = blocked_reason(&result);
+    let acknowledged = result.get("acknowledgment");
+    let blockers = acknowledged
+        .and_then(|it| it.get("blockers").or_else(|| it.get("questions")))
+        .and_then(Value::as_array)
+        .map(|list| list.iter().filter_map(Value::as_str).collect::<Vec<_>>())
+        .filter(|list| !list.is_empty())
+        .map(|list| list.join("; "));
     let said = result
         .get("summary")
         .or_else(|| {
@@ -325,7 +390,8 @@ fn blocked(result: Map<String, Value>) -> Failure {
                 .get("handoff")
                 .and_then(|handoff| handoff.get("context"))
         })
-        .and_then(Value::as_str);
+        .and_then(Value::as_str)
+        .or(blockers.as_deref());
     let message = match said {
         Some(said) => format!("the specialist is blocked ({reason}): {said}"),
         None => format!("the specialist is blocked ({reason})"),

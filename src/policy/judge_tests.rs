@@ -147,7 +147,7 @@ fn why_it_was_ended_comes_first() {
 fn the_result_file_wins_over_stdout() {
     let mut told = ended(Exit::Code(0), r#"{"status":"failed"}"#);
     told.result_file = Output::read(br#"{"status":"complete","summary":"file"}"#);
-    let Verdict::Completed { result, .. } = judge(&told) else {
+    let Verdict::Completed(Success { result, .. }) = judge(&told) else {
         panic!()
     };
     assert_eq!(result.unwrap()["summary"], "file");

@@ -2,6 +2,9 @@
 
 pub mod intake;
 pub mod judge;
+pub mod lint;
 pub mod next;
+pub mod receive;
 pub mod retry;
 pub mod schedule;
+pub mod verify;

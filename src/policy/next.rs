@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::clock::{Now, Wall};
-use crate::policy::judge::{Exit, Failure, Verdict, tail_of};
+use crate::policy::judge::{Compliance, Delivered, Exit, Failure, Success, Verdict, tail_of};
 use crate::policy::retry::RetryPolicy;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
@@ -15,6 +15,9 @@ use crate::protocol::timer::Timer;
 
 /// The most of a failure that is handed to the next attempt.
 pub const DIGEST_BYTES: usize = 2000;
+
+/// How many wrong fields the next attempt is told of.
+const SHOWN_FIELDS: usize = 20;
 
 /// What is known when an attempt is concluded.
 #[derive(Debug, Clone)]
@@ -44,13 +47,9 @@ pub struct Decision {
 /// Closes the running attempt in the record and decides where the record goes.
 pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Decision {
     match verdict {
-        Verdict::Completed {
-            result,
-            text,
-            warnings,
-        } => {
+        Verdict::Completed(success) => {
             close(record, AttemptOutcome::Completed, None, facts);
-            complete(record, result, text, warnings, facts.now.wall);
+            complete(record, success, facts.now.wall);
             decided(State::Completed, "completed")
         }
         Verdict::Held { wait_ms, reason } => {
@@ -125,6 +124,10 @@ fn failed(record: &mut Record, told: &Failure, facts: &Facts<'_>) -> Decision {
         record.set("result", Value::Object(result.clone()));
         lift_from(record, result, "warnings");
         lift_from(record, result, "errors");
+        merge_acknowledgment(record, result);
+    }
+    if told.invalid_output {
+        record.lift("output", json!({"schema_compliance": "invalid"}));
     }
     fail(record, told, facts.retry.max_retries, facts.now.wall);
     decided(State::Failed, "failed")
@@ -139,6 +142,9 @@ fn interrupted(record: &mut Record, counted: bool, reason: &str, facts: &Facts<'
         outcome: AttemptOutcome::Interrupted,
         result: None,
         actions: Vec::new(),
+        fields: Vec::new(),
+        invalid_output: false,
+        verify: None,
     };
     close(record, AttemptOutcome::Interrupted, Some(&told), facts);
     record.meta.interruptions += u32::from(counted);
@@ -184,16 +190,18 @@ fn close(record: &mut Record, outcome: AttemptOutcome, told: Option<&Failure>, f
     attempt.error = told.map(|told| AttemptError {
         code: told.code.to_string(),
         message: digest(&told.message),
+        fields: told.fields.iter().take(SHOWN_FIELDS).cloned().collect(),
     });
 }
 
-fn complete(
-    record: &mut Record,
-    result: Option<Map<String, Value>>,
-    text: Option<String>,
-    warnings: Vec<String>,
-    at: Wall,
-) {
+/// Writes a success into the record and decides it for `completed/`.
+pub fn complete(record: &mut Record, success: Success, at: Wall) {
+    let Success {
+        result,
+        text,
+        warnings,
+        delivered,
+    } = success;
     record.decide(State::Completed);
     record.set("completed_at", at.to_string());
     record.set("timestamp_completed", at.to_string());
@@ -202,31 +210,85 @@ fn complete(
     for key in LIFTED {
         lift_from(record, &result, key);
     }
-    if let Some(text) = text {
-        let mut output = match result.get("output") {
-            Some(Value::Object(output)) => output.clone(),
-            Some(other) => Map::from_iter([("value".to_owned(), other.clone())]),
-            None => Map::new(),
-        };
-        output.entry("text").or_insert(Value::String(text));
-        record.lift("output", Value::Object(output));
+    let text = text.filter(|_| !delivered.text_kept);
+    if text.is_some() || delivered.compliance.is_some() {
+        record.lift("output", output(result.get("output"), text, &delivered));
     }
-    record.lift("validation", verified(result.get("validation")));
-    if !warnings.is_empty() {
+    record.lift("validation", verified(result.get("validation"), &delivered));
+    merge_acknowledgment(record, &result);
+    let received = record
+        .doc
+        .get("acknowledgment")
+        .and_then(|it| it.get("warnings")?.as_array())
+        .cloned()
+        .unwrap_or_default();
+    if !warnings.is_empty() || !received.is_empty() {
         let mut all = match result.get("warnings") {
             Some(Value::Array(theirs)) => theirs.clone(),
             Some(other) => vec![other.clone()],
             None => Vec::new(),
         };
+        all.extend(received);
         all.extend(warnings.into_iter().map(Value::String));
         record.lift("warnings", Value::Array(all));
     }
     record.set("result", Value::Object(result));
 }
 
+/// The specialist's output, with what the daemon knows of the artifacts.
+fn output(theirs: Option<&Value>, text: Option<String>, delivered: &Delivered) -> Value {
+    let mut output = match theirs {
+        Some(Value::Object(output)) => output.clone(),
+        Some(other) => Map::from_iter([("value".to_owned(), other.clone())]),
+        None => Map::new(),
+    };
+    if let Some(text) = text {
+        output.entry("text").or_insert(Value::String(text));
+    }
+    if let Some(Value::Object(first)) = delivered.artifacts.first() {
+        let shown = [
+            ("artifact_id", "artifact_id"),
+            ("artifact_path", "path"),
+            ("artifact_type", "artifact_type"),
+            ("sha256", "sha256"),
+            ("size_bytes", "size_bytes"),
+        ];
+        for (name, from) in shown {
+            if let Some(value) = first.get(from) {
+                output.insert(name.to_owned(), value.clone());
+            }
+        }
+        output.insert(
+            "artifacts".to_owned(),
+            Value::Array(delivered.artifacts.clone()),
+        );
+    }
+    if let Some(compliance) = delivered.compliance {
+        let word = match compliance {
+            Compliance::Valid => "valid",
+            Compliance::Unchecked => "unchecked",
+        };
+        output.insert("schema_compliance".to_owned(), word.into());
+    }
+    Value::Object(output)
+}
+
+/// What the specialist acknowledged is added to what the daemon did.
+fn merge_acknowledgment(record: &mut Record, result: &Map<String, Value>) {
+    let Some(Value::Object(theirs)) = result.get("acknowledgment") else {
+        return;
+    };
+    let mut merged = match record.doc.get("acknowledgment") {
+        Some(Value::Object(ours)) => ours.clone(),
+        _ => Map::new(),
+    };
+    merged.extend(theirs.clone());
+    record.set("acknowledgment", Value::Object(merged));
+}
+
 /// The specialist's word stands as `claimed`; `status` is the daemon's own finding, and where
 /// there was nothing to check it says so.
-fn verified(claimed: Option<&Value>) -> Value {
+fn verified(claimed: Option<&Value>, delivered: &Delivered) -> Value {
     let mut validation = match claimed {
         Some(Value::Object(fields)) => fields.clone(),
         Some(other) => Map::from_iter([("status".to_owned(), other.clone())]),
@@ -235,7 +297,15 @@ fn verified(claimed: Option<&Value>) -> Value {
     if let Some(word) = validation.shift_remove("status") {
         validation.insert("claimed".to_owned(), word);
     }
-    validation.shift_insert(0, "status".to_owned(), "unchecked".into());
+    let status = if delivered.checked {
+        "passed"
+    } else {
+        "unchecked"
+    };
+    validation.shift_insert(0, "status".to_owned(), status.into());
+    if let Some(verify) = &delivered.verify {
+        validation.insert("verify".to_owned(), verify.clone());
+    }
     Value::Object(validation)
 }
 
@@ -278,16 +348,24 @@ fn failed_validation(told: &Failure) -> Value {
         .result
         .as_ref()
         .and_then(|result| result.get("validation"));
-    let mut validation = match verified(claimed) {
+    let mut validation = match verified(claimed, &Delivered::default()) {
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
-    let checked = matches!(
-        told.code,
-        ErrorCode::SchemaValidationFailed | ErrorCode::ValidationFailed
-    );
+    let checked = !told.fields.is_empty()
+        || matches!(
+            told.code,
+            ErrorCode::SchemaValidationFailed | ErrorCode::ValidationFailed
+        );
     let status = if checked { "failed" } else { "unchecked" };
     validation.insert("status".to_owned(), status.into());
+    if !told.fields.is_empty() {
+        let fields = serde_json::to_value(&told.fields).unwrap_or_default();
+        validation.insert("errors".to_owned(), fields);
+    }
+    if let Some(verify) = &told.verify {
+        validation.insert("verify".to_owned(), verify.clone());
+    }
     validation
         .entry("errors")
         .or_insert_with(|| Value::Array(Vec::new()));
@@ -334,6 +412,9 @@ pub fn cancelled(when: &str) -> Failure {
         outcome: AttemptOutcome::Cancelled,
         result: None,
         actions: vec!["To run it after all, drop a retry into control/".to_owned()],
+        fields: Vec::new(),
+        invalid_output: false,
+        verify: None,
     }
 }
 
@@ -347,6 +428,9 @@ pub fn refusal(code: ErrorCode, message: String, actions: Vec<String>) -> Failur
         outcome: AttemptOutcome::Failed,
         result: None,
         actions,
+        fields: Vec::new(),
+        invalid_output: false,
+        verify: None,
     }
 }
 

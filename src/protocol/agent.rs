@@ -23,6 +23,11 @@ impl AgentName {
         Ok(Self(bare.into()))
     }
 
+    /// A person.
+    pub fn human() -> Self {
+        Self("human".into())
+    }
+
     /// The name without `@`.
     pub fn bare(&self) -> &str {
         &self.0

@@ -7,10 +7,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
-use super::field::{FieldError, Reader, present};
+use super::field::{FieldError, present};
 use super::id::HandoffId;
+use super::shape::{Field, Range, Shape, check_fields, field};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -67,57 +68,62 @@ pub struct Command {
 impl Command {
     /// Reads a command. All errors are given, not the first.
     pub fn from_document(map: &Map<String, Value>) -> Result<Self, Vec<FieldError>> {
-        const ACTIONS: &str = "cancel, retry, approve, reject or ask";
-        let mut reader = Reader::default();
-        let action = match present(map, "action") {
-            None => {
-                reader.wrong("action", format!("missing: expected {ACTIONS}"));
-                None
+        let mut errors = Vec::new();
+        for (key, why) in REQUIRED {
+            if present(map, key).is_none() {
+                errors.push(FieldError::new(key, format!("missing: {why}")));
             }
-            Some(value) => {
-                let action = value.as_str().and_then(Action::parse);
-                if action.is_none() {
-                    reader.expected("action", ACTIONS, value);
-                }
-                action
-            }
-        };
-        let handoff_id = handoff_id(&mut reader, map);
-        let mut text = |key| reader.string(map, key).map(str::to_owned);
-        let (by, comment, choice) = (text("by"), text("comment"), text("choice"));
-        let revision = revision(&mut reader, map);
-        reader.finish(action.zip(handoff_id).map(|(action, handoff_id)| Self {
-            action,
-            handoff_id,
-            by,
-            comment,
-            choice,
-            revision,
-        }))
-    }
-}
-
-fn handoff_id(reader: &mut Reader, map: &Map<String, Value>) -> Option<HandoffId> {
-    if present(map, "handoff_id").is_none() {
-        reader.wrong("handoff_id", "missing: it says which handoff is meant");
-    }
-    match HandoffId::parse_made(reader.string(map, "handoff_id")?) {
-        Ok(id) => Some(id),
-        Err(error) => {
-            reader.wrong("handoff_id", error);
-            None
+        }
+        check_fields(COMMAND, map, "", &mut errors);
+        let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
+        let action = text("action").as_deref().and_then(Action::parse);
+        let handoff_id = text("handoff_id").and_then(|id| HandoffId::parse_made(&id).ok());
+        match (action, handoff_id) {
+            (Some(action), Some(handoff_id)) if errors.is_empty() => Ok(Self {
+                action,
+                handoff_id,
+                by: text("by"),
+                comment: text("comment"),
+                choice: text("choice"),
+                revision: map.get("revision").and_then(Value::as_u64),
+            }),
+            _ => Err(errors),
         }
     }
 }
 
-fn revision(reader: &mut Reader, map: &Map<String, Value>) -> Option<u64> {
-    let value = present(map, "revision")?;
-    let revision = value.as_number().and_then(Number::as_u64);
-    if revision.is_none() {
-        reader.expected("revision", "a whole number that is not negative", value);
-    }
-    revision
-}
+/// What a command can't do without, and why.
+pub const REQUIRED: [(&str, &str); 2] = [
+    ("action", "expected cancel, retry, approve, reject or ask"),
+    ("handoff_id", "it says which handoff is meant"),
+];
+
+/// The fields of a command.
+pub const COMMAND: &[Field] = &[
+    field(
+        "action",
+        Shape::Word(&["cancel", "retry", "approve", "reject", "ask", "question"]),
+        "What to do; question is another word for ask",
+    ),
+    field("handoff_id", Shape::Id, "Which handoff is meant"),
+    field("by", Shape::Text, "Who says so"),
+    field("comment", Shape::Text, "Why"),
+    field("choice", Shape::Text, "Which of a gate's options"),
+    field(
+        "revision",
+        Shape::Number(Range {
+            what: "a whole number that is not negative",
+            least: 0.0,
+            open: false,
+            most: MOST_REVISION,
+            whole: true,
+        }),
+        "The revision of the record that is being answered",
+    ),
+];
+
+/// What a double can still tell from its neighbours.
+const MOST_REVISION: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests {
@@ -170,7 +176,7 @@ mod tests {
             (
                 json!({"action": "stop", "handoff_id": 5, "by": [], "revision": -1}),
                 &[
-                    r#"action: expected cancel, retry, approve, reject or ask, found the string "stop""#,
+                    r#"action: expected cancel, retry, approve, reject, ask or question, found the string "stop""#,
                     "handoff_id: expected a string, found the number 5",
                     "by: expected a string, found an array",
                     "revision: expected a whole number that is not negative, found the number -1",

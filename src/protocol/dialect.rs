@@ -8,6 +8,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::field::present;
+use super::fields::STATUSES;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
@@ -48,27 +49,29 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// The one dialect of a document, if it has one.
-pub fn dialect(map: &Map<String, Value>) -> Dialect {
-    match fits(map)[..] {
+/// The one dialect of a document, if it has one. `status` is what its producer wrote there.
+pub(super) fn dialect_as(map: &Map<String, Value>, status: Option<&str>) -> Dialect {
+    match fits(map, status)[..] {
         [] => Dialect::Unknown,
         [one] => one,
         _ => Dialect::Ambiguous,
     }
 }
 
+/// The one dialect of a document as a producer writes it.
+pub fn dialect(map: &Map<String, Value>) -> Dialect {
+    dialect_as(map, map.get("status").and_then(Value::as_str))
+}
+
 /// Every dialect that a document fits.
-pub fn fits(map: &Map<String, Value>) -> Vec<Dialect> {
+pub(super) fn fits(map: &Map<String, Value>, status: Option<&str>) -> Vec<Dialect> {
     let object = |key| present(map, key).and_then(Value::as_object);
     let mut fits = Vec::new();
     if object("target").is_some_and(|target| present(target, "agent_id").is_some()) {
         fits.push(Dialect::Request);
     }
     if let Some(handoff) = object("handoff") {
-        let finished = matches!(
-            map.get("status").and_then(Value::as_str),
-            Some("complete" | "blocked" | "needs_review")
-        );
+        let finished = status.is_some_and(|status| STATUSES.contains(&status));
         match (present(handoff, "from"), present(handoff, "to")) {
             (Some(_), Some(_)) => fits.push(Dialect::Package),
             (None, None) if finished => fits.push(Dialect::Report),
@@ -121,8 +124,9 @@ mod tests {
                 Dialect::Ambiguous,
             ),
         ] {
+            let status = document.get("status").and_then(Value::as_str);
             assert_eq!(
-                dialect(document.as_object().unwrap()),
+                dialect_as(document.as_object().unwrap(), status),
                 expected,
                 "{document}"
             );

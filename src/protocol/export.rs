@@ -50,7 +50,7 @@ pub fn as_package(record: &Record) -> Object {
     if doc.get("handoff_id") == id.as_ref() {
         doc.shift_remove("handoff_id");
     }
-    let fits = fits(&doc);
+    let fits = fits_of(&doc);
     let mut package = if fits.contains(&Dialect::Package) {
         Package::of_package(&mut doc)
     } else if fits == [Dialect::Report] {
@@ -70,6 +70,11 @@ pub fn as_package(record: &Record) -> Object {
     package.finish(doc)
 }
 
+/// The dialects of a document as its producer wrote it.
+fn fits_of(doc: &Object) -> Vec<Dialect> {
+    fits(doc, doc.get("status").and_then(Value::as_str))
+}
+
 /// A package in the making.
 #[derive(Default)]
 struct Package {
@@ -85,7 +90,7 @@ impl Package {
             ..Self::default()
         };
         // One that fits two dialects was refused; its export should not be.
-        if fits(doc).contains(&Dialect::Request) {
+        if fits_of(doc).contains(&Dialect::Request) {
             package.displace("target", doc.shift_remove("target"));
         }
         package

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::clock::Wall;
+use crate::protocol::field::FieldError;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::timer::Timer;
@@ -22,7 +23,7 @@ const MAX_BELIEVED_ATTEMPT: u32 = 1_000_000;
 
 /// Keys that the daemon writes in the course of every handoff. A producer's values under them
 /// move to `submitted` at admission.
-const OWNED: [&str; 15] = [
+const OWNED: [&str; 16] = [
     "status",
     "started_at",
     "completed_at",
@@ -38,6 +39,7 @@ const OWNED: [&str; 15] = [
     "max_retries",
     "recovery_actions",
     "answer",
+    "acknowledgment",
 ];
 
 /// Keys that are written only where a result has them; until then they are the producer's.
@@ -108,6 +110,9 @@ impl Attempt {
 pub struct AttemptError {
     pub code: String,
     pub message: String,
+    /// The fields that were wrong, for the next attempt to mend.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<FieldError>,
 }
 
 /// The daemon's own part of a record, the value of its `handoffd` key.
@@ -137,6 +142,8 @@ pub struct Meta {
     pub applied: Vec<String>,
     /// Device, inode and size of rejected bytes, to know them again after a crash.
     pub rejected: Option<String>,
+    /// Where the artifact goes, resolved at the first claim.
+    pub destination: Option<String>,
     /// What a newer daemon of the same format wrote, or a later feature.
     pub extra: Map<String, Value>,
 }
@@ -206,6 +213,7 @@ impl Meta {
             holds_agent: take(&mut map, "holds_agent")?,
             applied: take(&mut map, "applied")?,
             rejected: take(&mut map, "rejected")?,
+            destination: take(&mut map, "destination")?,
             extra: map,
         })
     }
@@ -231,6 +239,7 @@ impl Meta {
         put(&mut map, "holds_agent", &self.holds_agent);
         put(&mut map, "applied", &self.applied);
         put(&mut map, "rejected", &self.rejected);
+        put(&mut map, "destination", &self.destination);
         map.extend(self.extra.clone());
         Value::Object(map)
     }
@@ -318,6 +327,8 @@ impl Record {
                 let mut record = Self { doc, meta };
                 record.new_budget();
                 record.meta.applied.clear();
+                // A submission can't say which file is its own.
+                record.meta.destination = None;
                 for attempt in &mut record.meta.attempts {
                     // Whatever it was, it is not running now.
                     attempt.outcome.get_or_insert(AttemptOutcome::Interrupted);

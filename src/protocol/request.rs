@@ -1,4 +1,4 @@
-//! Requests: what a document asks the daemon to do.
+//! Requests: what a document of any dialect asks the daemon to do.
 //!
 //! Only the fields that the daemon acts on are read; all others stay in the document and reach
 //! the record as they were written. Values are checked here as far as one document alone can
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::agent::AgentName;
-use super::dialect::{Dialect, dialect, fits};
-use super::field::{FieldError, Reader, present, quoted};
+use super::destination::{self, Values};
+use super::dialect::{Dialect, fits};
+use super::field::{FieldError, present, quoted};
+use super::fields::{ACTED_ON, CONTEXT, PACKAGE, REQUEST};
 use super::id::HandoffId;
+use super::record::Record;
+use super::report::broken_rules;
+use super::shape::{Shape, check, check_fields, join};
+use super::view::View;
 use crate::clock::Wall;
-
-/// How many handoffs one may depend on.
-pub const MAX_DEPENDENCIES: usize = 1000;
-/// The most retries that may be asked for, and the largest back-off multiplier.
-const MAX_RETRIES: f64 = 1000.0;
-const MAX_MULTIPLIER: f64 = 1000.0;
 
 /// Orders from the most to the least urgent.
 #[derive(
@@ -49,12 +49,23 @@ impl Priority {
     }
 }
 
+/// What a dropped report says of the work that it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finished {
+    /// With a next agent, who gets this very handoff.
+    HandedOn,
+    /// Nobody is named to go on.
+    Complete,
+    Blocked,
+    NeedsReview,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     pub id: HandoffId,
+    pub dialect: Dialect,
+    /// For a report that names nobody: who reported, else `human`.
     pub agent: AgentName,
-    /// The target as the producer spelled it.
-    pub agent_written: String,
     /// At least 1; not yet held against the configured maximum.
     pub timeout_ms: Option<u64>,
     pub priority: Priority,
@@ -64,6 +75,19 @@ pub struct Request {
     pub depends_on: Vec<HandoffId>,
     pub requires_artifacts: Vec<String>,
     pub task_id: Option<String>,
+    pub phase: Option<String>,
+    pub input_schema: Option<String>,
+    pub output: Expected,
+    /// Only reports are finished when they come.
+    pub finished: Option<Finished>,
+}
+
+/// What must come out, as far as the request says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Expected {
+    pub schema: Option<String>,
+    pub artifact_type: Option<String>,
+    pub destination: Option<String>,
 }
 
 /// The retry values that the request itself names.
@@ -75,149 +99,213 @@ pub struct RetryAsked {
 }
 
 impl Request {
-    /// Reads a request whose file is named after `stem`. All errors are given, not the first.
+    /// Reads a submission whose file is named after `stem`. All errors are given, not the
+    /// first.
     pub fn from_document(
         map: &Map<String, Value>,
         stem: &HandoffId,
     ) -> Result<Self, Vec<FieldError>> {
-        let mut reader = Reader::default();
-        check_id(&mut reader, map, stem);
-        check_shapes(&mut reader, map);
-        let agent = agent(&mut reader, map);
-        let timeout_ms = reader
-            .number(map, "timeout_seconds", "a number greater than 0", |n| {
-                n > 0.0
-            })
-            .map(|seconds| milliseconds(seconds).max(1));
-        let priority = priority(&mut reader, map);
-        let retry = retry(&mut reader, map);
-        let not_before = not_before(&mut reader, map);
-        let depends_on = depends_on(&mut reader, map);
-        let requires_artifacts = requires_artifacts(&mut reader, map);
-        let task_id = task_id(&mut reader, map);
-        reader.finish(agent.map(|(agent, agent_written)| Self {
+        Self::read(View::of_document(map), stem)
+    }
+
+    /// Reads what an admitted record asks for.
+    pub fn from_record(record: &Record, id: &HandoffId) -> Result<Self, Vec<FieldError>> {
+        Self::read(View::of_record(record), id)
+    }
+
+    fn read(view: View<'_>, stem: &HandoffId) -> Result<Self, Vec<FieldError>> {
+        let mut errors = Vec::new();
+        check_id(&view, stem, &mut errors);
+        check_shapes(&view, &mut errors);
+        let agent = agent(&view, &mut errors);
+        let Some(agent) = agent.filter(|_| errors.is_empty()) else {
+            return Err(errors);
+        };
+        let text = |key, field| view.text(key, field).map(str::to_owned);
+        let request = Self {
             id: stem.clone(),
+            dialect: view.dialect,
             agent,
-            agent_written,
-            timeout_ms,
-            priority,
-            retry,
-            not_before,
-            depends_on,
-            requires_artifacts,
-            task_id,
-        }))
+            timeout_ms: view
+                .get("timeout_seconds")
+                .and_then(Value::as_f64)
+                .map(|seconds| milliseconds(seconds).max(1)),
+            priority: view
+                .get("priority")
+                .and_then(Value::as_str)
+                .and_then(Priority::parse)
+                .unwrap_or_default(),
+            retry: retry(&view),
+            not_before: view
+                .get("not_before")
+                .and_then(Value::as_str)
+                .and_then(Wall::parse),
+            depends_on: depends_on(&view),
+            requires_artifacts: texts(view.get("requires_artifacts")),
+            task_id: view
+                .context("task_id")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            phase: view.phase(),
+            input_schema: text("input", "schema"),
+            output: Expected {
+                schema: text("expected_output", "schema"),
+                artifact_type: text("expected_output", "artifact_type"),
+                destination: text("expected_output", "destination"),
+            },
+            finished: finished(&view),
+        };
+        match request.destination(Wall(0)) {
+            Some(Err(why)) => {
+                let (_, path) = view.holder("expected_output");
+                let field = join(path, "expected_output.destination");
+                Err(vec![FieldError::new(field, why)])
+            }
+            _ => Ok(request),
+        }
+    }
+
+    /// Where the artifact goes if this is claimed now, or what is wrong with that.
+    pub fn destination(&self, now: Wall) -> Option<Result<String, String>> {
+        let template = self.output.destination.as_deref()?;
+        let values = Values {
+            handoff_id: self.id.as_str(),
+            task_id: self.task_id.as_deref(),
+            agent: self.agent.bare(),
+            phase: self.phase.as_deref(),
+            artifact_type: self.output.artifact_type.as_deref(),
+            timestamp: now.0,
+        };
+        Some(destination::resolve(template, &values))
     }
 }
 
-fn check_id(reader: &mut Reader, map: &Map<String, Value>, stem: &HandoffId) {
-    if let Some(id) = reader.string(map, "handoff_id")
-        && id != stem.as_str()
-    {
-        let error = format!(
-            "the document says {}, its file is named {stem}: they must be the same",
-            quoted(id)
-        );
-        reader.wrong("handoff_id", error);
-    }
-}
-
-/// Fields that are carried, and must at least have the shape that their readers rely on.
-fn check_shapes(reader: &mut Reader, map: &Map<String, Value>) {
-    reader.object(map, "source");
-    if let Some(input) = reader.object(map, "input") {
-        reader.string(input, "input.schema");
-    }
-    if let Some(output) = reader.object(map, "expected_output") {
-        for path in ["schema", "artifact_type", "destination"] {
-            reader.string(output, &format!("expected_output.{path}"));
+fn check_id(view: &View<'_>, stem: &HandoffId, errors: &mut Vec<FieldError>) {
+    let inside = view
+        .handoff()
+        .and_then(|handoff| present(handoff, "id"))
+        .map(|id| ("handoff.id", id));
+    let top = present(view.doc, "handoff_id").map(|id| ("handoff_id", id));
+    for (field, id) in [inside, top].into_iter().flatten() {
+        match id.as_str() {
+            None => check(&Shape::Text, id, field, errors),
+            Some(id) if id == stem.as_str() => {}
+            Some(id) => {
+                let error = format!(
+                    "the document says {}, its file is named {stem}: they must be the same",
+                    quoted(id)
+                );
+                errors.push(FieldError::new(field, error));
+            }
         }
     }
 }
 
-fn agent(reader: &mut Reader, map: &Map<String, Value>) -> Option<(AgentName, String)> {
-    const FIELD: &str = "target.agent_id";
-    match dialect(map) {
-        Dialect::Request => {}
+/// Fields that are acted on must be right; those that are carried must at least have the shape
+/// that their readers rely on.
+fn check_shapes(view: &View<'_>, errors: &mut Vec<FieldError>) {
+    for field in ACTED_ON {
+        let (holder, path) = view.holder(field.name);
+        if let Some(value) = present(holder, field.name) {
+            check(&field.shape, value, &join(path, field.name), errors);
+        }
+    }
+    match view.dialect {
+        Dialect::Package => {
+            if let Some(handoff) = view.handoff() {
+                check_fields(PACKAGE, handoff, "handoff", errors);
+            }
+        }
+        Dialect::Report => {
+            errors.extend(broken_rules(view.doc, view.status.unwrap_or_default()));
+        }
+        _ => {
+            let known = |name: &&super::shape::Field| name.name != "handoff_id";
+            for field in REQUEST.iter().filter(known) {
+                if let Some(value) = present(view.doc, field.name) {
+                    check(&field.shape, value, field.name, errors);
+                }
+            }
+            return;
+        }
+    }
+    // In these two the context of a task may stand at the top as well.
+    if let Some(context) = view.doc.get("context").and_then(Value::as_object) {
+        check_fields(CONTEXT, context, "context", errors);
+    }
+}
+
+fn agent(view: &View<'_>, errors: &mut Vec<FieldError>) -> Option<AgentName> {
+    let (named, path) = view.target();
+    match view.dialect {
+        Dialect::Request | Dialect::Package | Dialect::Report => {}
         Dialect::Ambiguous => {
-            let both: Vec<String> = fits(map)
+            let both: Vec<String> = fits(view.doc, view.status)
                 .into_iter()
                 .map(|one| format!("a {one} ({})", one.told_by()))
                 .collect();
             let error = format!("the document fits two dialects, {}", both.join(" and "));
-            reader.wrong("handoff", error);
-        }
-        other @ (Dialect::Package | Dialect::Report) => {
-            let error = format!(
-                "missing: this is a {other} ({}), and this version takes the request dialect only",
-                other.told_by()
-            );
-            reader.wrong(FIELD, error);
+            errors.push(FieldError::new("handoff", error));
             return None;
         }
         Dialect::Unknown => {
-            if reader.object(map, "target").is_some() || present(map, "target").is_none() {
-                reader.wrong(
-                    FIELD,
-                    "missing: it says which specialist the handoff is for",
-                );
+            match present(view.doc, "target") {
+                Some(target) if !target.is_object() => {
+                    check(&Shape::Map, target, "target", errors);
+                }
+                _ => errors.push(FieldError::new(path, UNKNOWN)),
             }
             return None;
         }
     }
-    let target = map.get("target")?.as_object()?;
-    let written = reader.string(target, FIELD)?;
-    match AgentName::parse(written) {
-        Ok(name) => Some((name, written.to_owned())),
-        Err(error) => {
-            reader.wrong(FIELD, error);
+    match named {
+        // Its shape was checked with the others.
+        Some(_) if view.dialect != Dialect::Request => view.agent(),
+        Some(named) => {
+            check(&Shape::Agent, named, path, errors);
+            view.agent()
+        }
+        None if view.dialect == Dialect::Report => {
+            Some(view.agent().unwrap_or_else(AgentName::human))
+        }
+        None => {
+            errors.push(FieldError::new(
+                path,
+                "missing: it says which specialist the handoff is for",
+            ));
             None
         }
     }
 }
 
-fn priority(reader: &mut Reader, map: &Map<String, Value>) -> Priority {
-    let Some(value) = present(map, "priority") else {
-        return Priority::default();
-    };
-    let known = value.as_str().and_then(Priority::parse);
-    if known.is_none() {
-        reader.expected("priority", "critical, high, normal or low", value);
+/// What is told of a document that follows none of the dialects.
+const UNKNOWN: &str = "missing: it says which specialist the handoff is for (or write a package: \
+     `handoff` with `from` and `to`; or a report: `status` complete, blocked or needs_review, and \
+     `handoff`)";
+
+fn finished(view: &View<'_>) -> Option<Finished> {
+    if view.dialect != Dialect::Report {
+        return None;
     }
-    known.unwrap_or_default()
+    Some(match view.status? {
+        "blocked" => Finished::Blocked,
+        "needs_review" => Finished::NeedsReview,
+        _ if view.target().0.is_some() => Finished::HandedOn,
+        _ => Finished::Complete,
+    })
 }
 
-fn retry(reader: &mut Reader, map: &Map<String, Value>) -> RetryAsked {
-    let Some(policy) = reader.object(map, "retry_policy") else {
-        return RetryAsked::default();
-    };
-    let max_retries = reader.number(
-        policy,
-        "retry_policy.max_retries",
-        "a whole number from 0 to 1000",
-        |n| n.fract() == 0.0 && (0.0..=MAX_RETRIES).contains(&n),
-    );
-    let delay = reader.number(
-        policy,
-        "retry_policy.retry_delay_seconds",
-        "a number that is not negative",
-        |n| n >= 0.0,
-    );
-    let multiplier = reader.number(
-        policy,
-        "retry_policy.backoff_multiplier",
-        "a number from 1 to 1000",
-        |n| (1.0..=MAX_MULTIPLIER).contains(&n),
-    );
+fn retry(view: &View<'_>) -> RetryAsked {
+    let number = |field| view.inner("retry_policy", field).and_then(Value::as_f64);
     RetryAsked {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "whole and in range"
         )]
-        max_retries: max_retries.map(|n| n as u32),
-        delay_ms: delay.map(milliseconds),
-        multiplier,
+        max_retries: number("max_retries").map(|n| n as u32),
+        delay_ms: number("retry_delay_seconds").map(milliseconds),
+        multiplier: number("backoff_multiplier"),
     }
 }
 
@@ -231,60 +319,27 @@ fn milliseconds(seconds: f64) -> u64 {
     (seconds * 1000.0).round() as u64
 }
 
-fn not_before(reader: &mut Reader, map: &Map<String, Value>) -> Option<Wall> {
-    let value = present(map, "not_before")?;
-    let at = value.as_str().and_then(Wall::parse);
-    if at.is_none() {
-        let what = "an RFC 3339 instant such as 2026-01-13T10:00:00Z";
-        reader.expected("not_before", what, value);
-    }
-    at
-}
-
-fn depends_on(reader: &mut Reader, map: &Map<String, Value>) -> Vec<HandoffId> {
-    const FIELD: &str = "depends_on";
-    let written = match present(map, FIELD) {
-        Some(Value::String(one)) => vec![(FIELD.to_owned(), &**one)],
-        Some(Value::Array(many)) if many.len() > MAX_DEPENDENCIES => {
-            let error = format!(
-                "expected at most {MAX_DEPENDENCIES} ids, found {}",
-                many.len()
-            );
-            reader.wrong(FIELD, error);
-            return Vec::new();
-        }
-        _ => reader.strings(map, FIELD),
-    };
+fn depends_on(view: &View<'_>) -> Vec<HandoffId> {
     let mut seen = std::collections::HashSet::new();
-    let mut ids = Vec::new();
-    for (path, text) in written {
-        match HandoffId::parse_made(text) {
-            Err(error) => reader.wrong(path, error),
-            Ok(id) if seen.insert(id.clone()) => ids.push(id),
-            Ok(_) => {}
-        }
-    }
-    ids
-}
-
-fn requires_artifacts(reader: &mut Reader, map: &Map<String, Value>) -> Vec<String> {
-    let written = reader.strings(map, "requires_artifacts");
+    let written = match view.get("depends_on") {
+        Some(Value::String(one)) => vec![one.clone()],
+        other => texts(other),
+    };
     written
-        .into_iter()
-        .map(|(_, text)| text.to_owned())
+        .iter()
+        .filter_map(|text| HandoffId::parse_made(text).ok())
+        .filter(|id| seen.insert(id.clone()))
         .collect()
 }
 
-fn task_id(reader: &mut Reader, map: &Map<String, Value>) -> Option<String> {
-    const FIELD: &str = "context.task_id";
-    let context = reader.object(map, "context")?;
-    let text = reader.string(context, FIELD)?;
-    match HandoffId::parse(text) {
-        Ok(_) if text == "current" => reader.wrong(FIELD, "`current` is reserved"),
-        Ok(_) => return Some(text.to_owned()),
-        Err(error) => reader.wrong(FIELD, error),
-    }
-    None
+fn texts(value: Option<&Value>) -> Vec<String> {
+    let items = value.and_then(Value::as_array);
+    items
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ fn a_whole_request_is_read() {
     let expected = Request {
         id: id("x"),
         agent: AgentName::parse("react").unwrap(),
-        agent_written: "@react".to_owned(),
+        dialect: Dialect::Request,
         timeout_ms: Some(1500),
         priority: Priority::High,
         retry: RetryAsked {
@@ -47,6 +47,13 @@ fn a_whole_request_is_read() {
         depends_on: vec![id("a"), id("b~2")],
         requires_artifacts: vec!["artifacts/a.json".to_owned(), "b".to_owned()],
         task_id: Some("T-1".to_owned()),
+        phase: Some("13".to_owned()),
+        input_schema: Some("s".to_owned()),
+        output: Expected {
+            destination: Some("artifacts/o.json".to_owned()),
+            ..Expected::default()
+        },
+        finished: None,
     };
     assert_eq!(request, expected);
 }
@@ -183,7 +190,10 @@ fn mistakes_in_references_and_shapes_are_told() {
             r#""depends_on":{"a":1}"#,
             "depends_on: expected an array of strings, found an object",
         ),
-        (&many, "depends_on: expected at most 1000 ids, found 1001"),
+        (
+            &many,
+            "depends_on: expected at most 1000 entries, found 1001",
+        ),
         (
             r#""requires_artifacts":"a""#,
             "requires_artifacts: expected an array of strings",
@@ -251,11 +261,15 @@ fn a_missing_target_says_what_the_document_is_instead() {
         ),
         (
             r#"{"handoff":{"from":{},"to":{}}}"#,
-            "target.agent_id: missing: this is a package (`handoff` with `from` and `to`), and this version takes the request dialect only",
+            "handoff.to.agent: missing: it says which specialist",
         ),
         (
-            r#"{"status":"blocked","handoff":{}}"#,
-            "target.agent_id: missing: this is a report",
+            r#"{"handoff":{"from":{},"to":{"agent":""}}}"#,
+            "handoff.to.agent: an agent name must not be empty",
+        ),
+        (
+            r#"{"status":"done","handoff":{}}"#,
+            "target.agent_id: missing: it says which specialist the handoff is for (or write",
         ),
     ] {
         let errors = read(document).unwrap_err();

@@ -35,6 +35,8 @@ impl AttemptPaths {
 #[derive(Debug)]
 pub struct Briefing<'a> {
     pub id: &'a str,
+    /// What the keeper knows it by, where that is not the id.
+    pub key: Option<&'a str>,
     pub attempt: u32,
     pub max_attempts: u32,
     pub deadline: String,
@@ -42,6 +44,8 @@ pub struct Briefing<'a> {
     pub root: &'a Path,
     pub context: PathBuf,
     pub state_file: Option<PathBuf>,
+    /// Where its artifact goes.
+    pub artifact: Option<PathBuf>,
     pub last_error: Option<String>,
     pub paths: &'a AttemptPaths,
 }
@@ -78,6 +82,12 @@ pub fn environment(
     set(&mut env, "HANDOFF_RESULT", &briefing.paths.result);
     set(&mut env, "HANDOFF_HEARTBEAT", &briefing.paths.heartbeat);
     set(&mut env, "HANDOFF_CONTEXT_DIR", &briefing.context);
+    if let Some(key) = briefing.key {
+        set(&mut env, "HANDOFFD_KEY", key);
+    }
+    if let Some(artifact) = &briefing.artifact {
+        set(&mut env, "HANDOFF_ARTIFACT", artifact);
+    }
     if let Some(state) = &briefing.state_file {
         set(&mut env, "HANDOFF_STATE_FILE", state);
     }
@@ -97,9 +107,8 @@ fn set(env: &mut Vec<(OsString, OsString)>, name: &str, value: impl Into<OsStrin
 
 /// The command as the system gets it: one with a slash is relative to the root, one without is
 /// looked up in `PATH`.
-pub fn argv(specialist: &Specialist, root: &Path) -> Vec<OsString> {
-    specialist
-        .command
+pub fn command_line(command: &[String], root: &Path) -> Vec<OsString> {
+    command
         .iter()
         .enumerate()
         .map(|(at, word)| match at {
@@ -130,6 +139,8 @@ mod tests {
             root,
             context: root.join("context"),
             state_file: None,
+            key: None,
+            artifact: None,
             last_error: Some("TIMEOUT: slow".to_owned()),
             paths,
         }
@@ -170,14 +181,17 @@ mod tests {
         };
         let root = Path::new("/r");
         assert_eq!(
-            argv(&with(&["specialists/a.sh", "b/c"]), root),
+            command_line(&with(&["specialists/a.sh", "b/c"]).command, root),
             ["/r/specialists/a.sh", "b/c"]
         );
         assert_eq!(
-            argv(&with(&["python3", "s/a.py"]), root),
+            command_line(&with(&["python3", "s/a.py"]).command, root),
             ["python3", "s/a.py"]
         );
-        assert_eq!(argv(&with(&["/bin/true"]), root), ["/bin/true"]);
+        assert_eq!(
+            command_line(&with(&["/bin/true"]).command, root),
+            ["/bin/true"]
+        );
         assert_eq!(working_dir(&with(&["x"]), root), root);
     }
 }

@@ -16,6 +16,8 @@ pub enum Change {
         to: State,
         bytes: Vec<u8>,
     },
+    /// Moves a record whose content is decided and on disk already.
+    Move { id: String, from: State, to: State },
     /// Makes a claim durable that was made without waiting, moves it on if it is decided for
     /// another folder, and lets go of the bytes it had before (or keeps them at `keep`).
     Settle {
@@ -35,7 +37,9 @@ impl Change {
     /// The folders whose names it changes.
     pub fn folders(&self, layout: &Layout) -> Vec<PathBuf> {
         match self {
-            Self::Advance { from, to, .. } => vec![layout.state(*from), layout.state(*to)],
+            Self::Advance { from, to, .. } | Self::Move { from, to, .. } => {
+                vec![layout.state(*from), layout.state(*to)]
+            }
             Self::Settle { at, to, .. } => {
                 vec![layout.pending(), layout.state(*at), layout.state(*to)]
             }

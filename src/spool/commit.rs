@@ -289,7 +289,7 @@ impl Worker {
                 }
                 set => set.transpose(),
             },
-            Change::Note => None,
+            Change::Note | Change::Move { .. } => None,
         };
         let file = file.transpose().map_err(|error| self.mend_folders(error))?;
         if let Some(file) = &file
@@ -363,7 +363,12 @@ impl Worker {
                 }
                 self.travel(id, *from, *to)?;
             }
-            Change::Settle { id, at, to, .. } => self.travel(id, *at, *to)?,
+            Change::Settle {
+                id, at: from, to, ..
+            }
+            | Change::Move { id, from, to } => {
+                self.travel(id, *from, *to)?;
+            }
             Change::Reject(rejection) => rejection.place(&self.layout)?,
             Change::Note => {}
         }
@@ -482,7 +487,7 @@ fn superseded(jobs: &[Job]) -> Vec<Option<usize>> {
 }
 
 fn is_bare(job: &Job) -> bool {
-    matches!(job.change, Change::Note) || job.step >= Step::Moved
+    matches!(job.change, Change::Note | Change::Move { .. }) || job.step >= Step::Moved
 }
 
 fn temp_path(layout: &Layout, serial: u64, id: &str) -> PathBuf {

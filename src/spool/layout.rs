@@ -15,7 +15,7 @@ pub struct Layout {
 }
 
 /// Folders of the daemon's own, below `.handoffd/`.
-const OWN: [&str; 7] = [
+const OWN: [&str; 8] = [
     "tmp",
     "run",
     "logs",
@@ -23,6 +23,7 @@ const OWN: [&str; 7] = [
     "rejecting",
     "aside",
     "spares",
+    "leftovers",
 ];
 
 impl Layout {
@@ -94,6 +95,10 @@ impl Layout {
 
     pub fn spares(&self) -> PathBuf {
         self.own.join("spares")
+    }
+
+    pub fn leftovers(&self) -> PathBuf {
+        self.own.join("leftovers")
     }
 
     pub fn audit(&self) -> PathBuf {

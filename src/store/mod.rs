@@ -1,5 +1,6 @@
-//! Stores beside the queue: the audit log, what specialists produced, and the schemas.
+//! Stores beside the queue: the audit log, what specialists produced, schemas, boards.
 
 pub mod artifacts;
 pub mod audit;
+pub mod board;
 pub mod schemas;

@@ -27,7 +27,7 @@ fn nested(levels: usize, inner: Value) -> Value {
 #[test]
 fn an_expression_that_backtracks_ends_with_an_error_that_names_it() {
     let text = format!("{}!", "a".repeat(60));
-    let pattern = r"^(?:a(?=a|!)|(?=a)a|aa)*$";
+    let pattern = r"^(a|a)*\1b";
     for (schema, document) in [
         (json!({"pattern": pattern}), json!(text)),
         (
@@ -133,7 +133,7 @@ fn a_long_chain_of_references_has_room() {
         "http://json-schema.org/draft-07/schema#",
         "https://json-schema.org/draft/2020-12/schema",
     ] {
-        for (length, levels) in [(300, 119), (3000, 20), (3000, 119), (20_000, 1)] {
+        for (length, levels) in [(300, 119), (3000, 20), (6000, 119), (20_000, 1)] {
             let mut defs = serde_json::Map::new();
             for index in 0..length {
                 let next = format!("#/definitions/{}", index + 1);
@@ -146,7 +146,7 @@ fn a_long_chain_of_references_has_room() {
             let schema = json!({"$schema": draft, "allOf": [{"$ref": "#/definitions/0"}], "definitions": defs});
             let (told, took) = timed(schema, nested(levels, json!(1)));
             let expected = match (length, levels) {
-                (3000, 119) => "is nested too deeply to be held against a schema with so many",
+                (6000, 119) => "is nested too deeply to be held against a schema with so many",
                 (20_000, _) => "has, with what it refers to, more than 10000 references",
                 _ => "expected object, found integer 1",
             };
@@ -167,21 +167,22 @@ fn alternatives_within_alternatives_end() {
         json!({"$ref": "#/$defs/row", "$defs": {"row": kind("row"), "column": kind("column")}});
     for levels in [3, 16, 60, 119] {
         let (told, took) = timed(schema.clone(), nested(levels, json!(1)));
-        eprintln!("{levels}: {took:?} {told:?}");
         assert_eq!(told.len(), 1);
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
     // The same without recursion: each definition tries the next twice.
-    let mut defs = serde_json::Map::new();
-    for index in 0..60 {
-        let next = json!({"$ref": format!("#/$defs/{}", index + 1)});
-        defs.insert(index.to_string(), json!({"anyOf": [next, next]}));
-    }
-    defs.insert("60".to_owned(), json!({"type": "string"}));
-    let schema = json!({"$ref": "#/$defs/0", "$defs": defs});
-    for document in [json!(1), json!({}), json!("")] {
-        let (told, took) = timed(schema.clone(), document);
-        assert!(took < Duration::from_secs(10), "{took:?}");
+    for rule in ["anyOf", "allOf", "oneOf"] {
+        let mut defs = serde_json::Map::new();
+        for index in 0..60 {
+            let next = json!({"$ref": format!("#/$defs/{}", index + 1)});
+            defs.insert(index.to_string(), json!({rule: [next, next]}));
+        }
+        defs.insert("60".to_owned(), json!({"type": "string"}));
+        let schema = json!({"$ref": "#/$defs/0", "$defs": defs});
+        for document in [json!(1), json!({}), json!("")] {
+            let (told, took) = timed(schema.clone(), document);
+            assert!(took < Duration::from_secs(10), "{rule}: {took:?} {told:?}");
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! Not here: what follows from an answer, and schemas in YAML.
 
+mod alternatives;
 mod engine;
 mod file;
 mod load;

@@ -7,7 +7,8 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::engine::{Fault, Kind, Types, Unresolved};
+use super::alternatives;
+use super::engine::{Fault, Kind, Place, Types, Unresolved, named};
 use super::load::Document;
 use super::name::{quoted, shortened};
 use super::show::{SHOWN, SHOWN_LIST, bare, count, field, list, shown, unescaped, with_type};
@@ -128,7 +129,7 @@ fn unknown<'n>(names: impl ExactSizeIterator<Item = &'n String>) -> String {
 /// because the fault itself does not know its expression.
 fn rule(fault: &Fault<'_>, documents: &[Document]) -> (String, Option<String>) {
     let pointer = fault.schema_path().as_str();
-    let absolute = fault.absolute_keyword_location().map(|uri| uri.as_str());
+    let absolute = fault.absolute_keyword_location().map(Place::as_str);
     let base = absolute.map(|uri| uri.split('#').next().unwrap_or(uri));
     let home = match base {
         None => documents.first(),
@@ -192,7 +193,7 @@ pub(super) fn sentence(fault: &Fault<'_>) -> String {
     sentence_within(fault, LEVELS)
 }
 
-fn sentence_within(fault: &Fault<'_>, levels: usize) -> String {
+pub(super) fn sentence_within(fault: &Fault<'_>, levels: usize) -> String {
     let value: &Value = fault.instance();
     let found = || shown(value);
     match fault.kind() {
@@ -240,14 +241,10 @@ fn sentence_within(fault: &Fault<'_>, levels: usize) -> String {
         Kind::MinItems { limit } | Kind::MinProperties { limit } | Kind::MinLength { limit } => {
             format!("has {}, at least {limit} are needed", count(value))
         }
-        Kind::Minimum { limit } => format!("must be at least {}, found {}", shown(limit), found()),
-        Kind::Maximum { limit } => format!("must be at most {}, found {}", shown(limit), found()),
-        Kind::ExclusiveMinimum { limit } => {
-            format!("must be more than {}, found {}", shown(limit), found())
-        }
-        Kind::ExclusiveMaximum { limit } => {
-            format!("must be less than {}, found {}", shown(limit), found())
-        }
+        Kind::Minimum { limit } => must_be("at least", limit, value),
+        Kind::Maximum { limit } => must_be("at most", limit, value),
+        Kind::ExclusiveMinimum { limit } => must_be("more than", limit, value),
+        Kind::ExclusiveMaximum { limit } => must_be("less than", limit, value),
         Kind::MultipleOf { multiple_of } => {
             format!(
                 "must be a multiple of {}, found {}",
@@ -284,98 +281,18 @@ fn sentence_within(fault: &Fault<'_>, levels: usize) -> String {
         Kind::PropertyNames { error } => {
             format!("has a field whose name is not allowed: {}", sentence(error))
         }
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-            alternatives(fault.instance_path().as_str(), value, context, levels)
-        }
-        Kind::OneOfMultipleValid { context } => several(context),
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => alternatives::none_fits(
+            fault.instance_path().as_str(),
+            value,
+            named(context),
+            levels,
+        ),
+        Kind::OneOfMultipleValid { context } => alternatives::several(named(context)),
         Kind::Custom { message, .. } => shortened(message, SHOWN_LIST),
         Kind::Referencing(error) => shortened(&error.to_string(), SHOWN_LIST),
     }
 }
 
-/// Why none of the alternatives fits: all of them if they are few, else the closest.
-fn alternatives(
-    place: &str,
-    value: &Value,
-    context: &[Vec<Fault<'static>>],
-    levels: usize,
-) -> String {
-    let many = context.len();
-    // Each level explains several of the next, so it has to end.
-    let Some(levels) = levels.checked_sub(1) else {
-        return format!("fits none of {many} alternatives");
-    };
-    let reason = |index: usize, faults: &[Fault<'static>]| {
-        let Some(first) = faults.iter().min_by_key(|fault| severity(place, fault)) else {
-            return format!("({}) it fits", index + 1);
-        };
-        let below = first
-            .instance_path()
-            .as_str()
-            .strip_prefix(place)
-            .unwrap_or_default();
-        let path = match field(value, below) {
-            path if path.is_empty() => path,
-            path => format!("{path}: "),
-        };
-        let more = match faults.len() - 1 {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
-        format!(
-            "({}) {path}{}{more}",
-            index + 1,
-            shortened(&sentence_within(first, levels), SHOWN_LIST)
-        )
-    };
-    if many <= 3 {
-        let reasons: Vec<String> = context
-            .iter()
-            .enumerate()
-            .map(|(index, faults)| reason(index, faults))
-            .collect();
-        return format!("fits none of {many} alternatives: {}", reasons.join("; "));
-    }
-    let closest = context.iter().enumerate().min_by_key(|(_, faults)| {
-        let worst = faults.iter().map(|fault| severity(place, fault)).min();
-        (std::cmp::Reverse(worst), faults.len())
-    });
-    match closest {
-        Some((index, faults)) => format!(
-            "fits none of {many} alternatives; the closest is {}",
-            reason(index, faults)
-        ),
-        None => "fits no alternative, because there is none".to_owned(),
-    }
-}
-
-/// How much a fault says that an alternative was not meant; the lower, the more.
-fn severity(place: &str, fault: &Fault<'_>) -> (u8, usize) {
-    let below = fault
-        .instance_path()
-        .as_str()
-        .strip_prefix(place)
-        .unwrap_or_default();
-    let depth = below.matches('/').count();
-    let rank = match (fault.kind(), depth) {
-        (Kind::Type { .. }, 0) => 0,
-        (Kind::Constant { .. } | Kind::Enum { .. }, 0 | 1) => 1,
-        (Kind::Required { .. }, 0) => 2,
-        _ => 3,
-    };
-    (rank, depth)
-}
-
-fn several(context: &[Vec<Fault<'static>>]) -> String {
-    let fitting: Vec<String> = context
-        .iter()
-        .enumerate()
-        .filter(|(_, faults)| faults.is_empty())
-        .map(|(index, _)| (index + 1).to_string())
-        .collect();
-    format!(
-        "fits the alternatives {} of {}, and must fit exactly one",
-        list(fitting.into_iter()),
-        context.len()
-    )
+fn must_be(how: &str, limit: &Value, value: &Value) -> String {
+    format!("must be {how} {}, found {}", shown(limit), shown(value))
 }

@@ -127,6 +127,14 @@ fn every_rule_is_said_in_a_sentence() {
             json!(3),
             "|must be a multiple of 2, found 3|#/multipleOf",
         ),
+    ] {
+        assert_eq!(lines(schema.clone(), &document), [line], "{schema}");
+    }
+}
+
+#[test]
+fn rules_for_what_has_parts_are_said_too() {
+    for (schema, document, line) in [
         (
             json!({"minLength": 2}),
             json!("é"),
@@ -175,7 +183,7 @@ fn every_rule_is_said_in_a_sentence() {
         (
             json!({"propertyNames": {"pattern": "^[a-z]+$"}}),
             json!({"A": 1}),
-            "|has a field whose name is not allowed: \"A\" does not match the pattern '^[a-z]+$'|#/propertyNames",
+            "|has a field whose name is not allowed: \"A\" does not match the pattern '^[a-z]+$'|#/propertyNames/pattern",
         ),
         (
             json!({"oneOf": [{"type": "integer"}, {"minimum": 1}]}),

@@ -1,5 +1,7 @@
 //! Values and paths in sentences: short, and harmless on a terminal.
 
+use std::fmt::Write;
+
 use serde_json::Value;
 
 use super::name::{quoted, shortened};
@@ -15,7 +17,7 @@ pub(super) fn field(document: &Value, pointer: &str) -> String {
     for step in pointer.split('/').skip(1) {
         let key = unescaped(step);
         if let Some(Value::Array(items)) = at {
-            path.push_str(&format!("[{key}]"));
+            let _ = write!(path, "[{key}]");
             at = key.parse().ok().and_then(|index: usize| items.get(index));
             continue;
         }
@@ -25,7 +27,7 @@ pub(super) fn field(document: &Value, pointer: &str) -> String {
             }
             path.push_str(&key);
         } else {
-            path.push_str(&format!("[\"{}\"]", escaped(&key)));
+            let _ = write!(path, "[\"{}\"]", escaped(&key));
         }
         at = at.and_then(|value| value.get(&key));
     }

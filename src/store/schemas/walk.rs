@@ -3,12 +3,13 @@
 //! Only what is a schema is walked, not the values that schemas carry: a `$ref` in an `enum` is
 //! data, and so is everything below `const`.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::engine;
 use super::load::Document;
 
-/// A keyword of our own, put beside alternatives to count how often they are gone through.
+/// A keyword of our own that counts how often it is passed. As `true` it is a further
+/// alternative that never fits, as `false` a rule that always holds.
 pub(super) const METER: &str = "\u{0}handoffd-meter";
 
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
@@ -49,7 +50,7 @@ pub(super) struct Reference {
     pub text: String,
 }
 
-/// Puts the meter beside every `anyOf` and `oneOf`.
+/// Puts the meter beside everything that looks at the same value again.
 pub(super) fn meter(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(meter),
@@ -61,8 +62,15 @@ pub(super) fn meter(schema: &mut Value) {
                     (.., value) => meter(value),
                 }
             }
-            if ["anyOf", "oneOf"].iter().any(|key| map.contains_key(*key)) {
-                map.insert(METER.to_owned(), Value::Bool(true));
+            // A rule of our own comes last and is not reached if another is broken; so does an
+            // alternative, but all are tried where none fits.
+            for key in ["anyOf", "oneOf"] {
+                if let Some(Value::Array(alternatives)) = map.get_mut(key) {
+                    alternatives.push(json!({METER: true}));
+                }
+            }
+            if IN_PLACE.iter().any(|key| map.contains_key(*key)) {
+                map.insert(METER.to_owned(), Value::Bool(false));
             }
         }
         _ => {}

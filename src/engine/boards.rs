@@ -1,0 +1,99 @@
+//! Keeping the boards: when they are written, and how they catch up after a crash.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use crate::clock::Wall;
+use crate::engine::world::World;
+use crate::engine::{Alarm, Engine};
+use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
+use crate::spool::scan;
+use crate::store::audit::Line;
+
+/// How long changes are gathered before the boards are written.
+const GATHER_MS: u64 = 500;
+
+impl Engine {
+    /// Sees to it that what was noted is shown before long.
+    pub(super) fn show_board(&mut self) {
+        if !self.due.board && self.world.board.is_dirty() {
+            self.due.board = true;
+            let at = self.now_ms() + GATHER_MS;
+            self.alarm(at, Alarm::Board);
+        }
+    }
+
+    pub(super) fn flush_board(&mut self) {
+        self.due.board = false;
+        self.readers.run(|world| write(world, false));
+    }
+}
+
+/// Writes the boards. One that can't be written is only old, and is tried again later.
+pub fn write(world: &World, all: bool) {
+    if let Err(error) = world.board.flush(world.now().wall, all) {
+        tracing::warn!("context/: the boards can't be written: {error}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+/// Brings the boards up to date: by what the audit log tells of the time since they were
+/// written, or, where they are lost, by all records.
+pub fn catch_up(world: &World, since: Option<Wall>, moved: Vec<(String, Wall)>) {
+    if since.is_some() {
+        let newest: HashMap<String, Wall> = moved.into_iter().collect();
+        for (id, at) in newest {
+            for state in world.layout.states_of(&id) {
+                note(world, state, &id, Some(at));
+            }
+        }
+        return;
+    }
+    for state in [
+        State::Completed,
+        State::Failed,
+        State::Waiting,
+        State::InProgress,
+    ] {
+        let ids = scan::record_ids(&world.layout.state(state)).unwrap_or_default();
+        for id in ids {
+            note(world, state, &id, None);
+        }
+    }
+    write(world, true);
+}
+
+/// The handoffs that moved after the boards were last written.
+pub fn moved_since(since: Option<Wall>, recent: &[Line]) -> Vec<(String, Wall)> {
+    let Some(since) = since else {
+        return Vec::new();
+    };
+    // A batch is written a moment after it was noted.
+    let since = since.plus_ms(-5_000);
+    recent
+        .iter()
+        .filter(|line| line.at >= since)
+        .filter_map(|line| Some((line.handoff_id.clone()?, line.at)))
+        .collect()
+}
+
+fn note(world: &World, state: State, id: &str, at: Option<Wall>) {
+    let path = world.layout.record(state, id);
+    let Some(record) = fs::read(&path)
+        .ok()
+        .and_then(|bytes| Record::read(&bytes).ok())
+    else {
+        return;
+    };
+    let modified = || {
+        let metadata = fs::symlink_metadata(&path).ok()?;
+        Some(Wall(
+            metadata.mtime() * 1000 + metadata.mtime_nsec() / 1_000_000,
+        ))
+    };
+    if let Some(at) = at.or_else(modified) {
+        world.board.note(&record, id, state, at);
+    }
+}

@@ -1,0 +1,427 @@
+//! Delivery: what a successful attempt left is checked, put where it belongs and measured.
+//!
+//! All of it happens before the outcome is decided, and can be done again: a daemon that dies
+//! in between judges the same attempt anew and finds its own files in their places. The
+//! registry's lines follow once the outcome is decided.
+
+use std::io;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{Config, MissingSchema};
+use crate::engine::destination::is_own;
+use crate::engine::receive::named_whole;
+use crate::engine::world::World;
+use crate::policy::judge::{Compliance, Failure, Success, failure};
+use crate::policy::next::refusal;
+use crate::protocol::document;
+use crate::protocol::error::ErrorCode;
+use crate::protocol::field::FieldError;
+use crate::protocol::name::Ext;
+use crate::protocol::record::Record;
+use crate::protocol::request::Request;
+use crate::store::artifacts::{Presence, RelPath, WriteError};
+use crate::store::schemas::Checked;
+
+/// Why nothing could be delivered.
+pub enum Undelivered {
+    /// What came is not what was asked for.
+    Wrong(Box<Failure>),
+    /// The disk refuses: to be tried again.
+    Trouble(io::Error),
+}
+
+impl From<io::Error> for Undelivered {
+    fn from(error: io::Error) -> Self {
+        Self::Trouble(error)
+    }
+}
+
+/// Takes delivery of what a successful attempt left.
+pub fn deliver(
+    world: &World,
+    record: &Record,
+    request: &Request,
+    attempt: u32,
+    mut success: Success,
+) -> Result<Success, Undelivered> {
+    let config = world.config();
+    let destination = record.meta.destination.as_deref();
+    let mut delivery = Delivery {
+        world,
+        config: &config,
+        request,
+        schema: schema_of(request, &config),
+        problems: Vec::new(),
+        artifacts: Vec::new(),
+        seen: Vec::new(),
+    };
+    match destination.map(RelPath::parse) {
+        Some(Ok(path)) => delivery.main(&path, &mut success)?,
+        _ => delivery.kept_in_result(&mut success)?,
+    }
+    delivery.listed(success.result.as_ref())?;
+    // A text that is only kept proves nothing.
+    success.delivered.checked |= !delivery.artifacts.is_empty() && !success.delivered.text_kept;
+    if success.result.is_some() && !success.delivered.text_kept {
+        delivery.text(attempt, &mut success)?;
+    }
+    let Delivery {
+        problems,
+        artifacts,
+        ..
+    } = delivery;
+    if !problems.is_empty() {
+        return Err(Undelivered::Wrong(wrong_artifacts(
+            problems,
+            success.result,
+        )));
+    }
+    if !artifacts.is_empty() {
+        success
+            .delivered
+            .compliance
+            .get_or_insert(Compliance::Unchecked);
+    }
+    success.delivered.artifacts = artifacts;
+    Ok(success)
+}
+
+fn schema_of<'a>(request: &'a Request, config: &'a Config) -> Option<&'a str> {
+    let specialist = config.specialist(&request.agent);
+    let own = specialist.and_then(|specialist| specialist.output_schema.as_deref());
+    request.output.schema.as_deref().or(own)
+}
+
+fn wrong_artifacts(fields: Vec<FieldError>, result: Option<Map<String, Value>>) -> Box<Failure> {
+    let list: Vec<String> = fields.iter().map(ToString::to_string).collect();
+    let mut told = failure(
+        ErrorCode::ValidationFailed,
+        format!("what came is not what was asked for: {}", list.join("; ")),
+        vec!["Let the specialist mend these; its next attempt is told of them".to_owned()],
+    );
+    told.fields = fields;
+    told.result = result;
+    Box::new(told)
+}
+
+struct Delivery<'w> {
+    world: &'w World,
+    config: &'w Config,
+    request: &'w Request,
+    schema: Option<&'w str>,
+    problems: Vec<FieldError>,
+    artifacts: Vec<Value>,
+    /// Paths that were taken already.
+    seen: Vec<String>,
+}
+
+impl Delivery<'_> {
+    /// The artifact at the destination: from the result, else the file that was written there,
+    /// else the text of a Markdown report.
+    fn main(&mut self, path: &RelPath, success: &mut Success) -> Result<(), Undelivered> {
+        let artifact = artifact_of(success.result.as_ref()).cloned();
+        if self.is_anothers(path)? {
+            self.problem(
+                "expected_output.destination",
+                format!("{} belongs to another handoff by now", path.as_str()),
+            );
+            return Ok(());
+        }
+        if let Some(artifact) = artifact {
+            success.delivered.compliance = Some(self.comply(&artifact, success)?);
+            return self.put(path, &content(&artifact, path), success);
+        }
+        match self.world.artifacts.presence(path) {
+            Presence::File { .. } => {
+                success.delivered.compliance = Some(self.comply_file(path, success)?);
+                self.take(path, "expected_output.destination", None)
+            }
+            Presence::Missing => match (&success.result, success.text.clone()) {
+                (Some(_), Some(text)) if self.schema.is_none() => {
+                    success.delivered.text_kept = true;
+                    self.put(path, text.as_bytes(), success)
+                }
+                _ => {
+                    let why = format!(
+                        "no artifact came: the result has no `artifact`, and there is no file at {}",
+                        path.as_str()
+                    );
+                    self.problem("artifact", why);
+                    Ok(())
+                }
+            },
+            Presence::Folder => {
+                self.problem("artifact", format!("{} is a folder", path.as_str()));
+                Ok(())
+            }
+            Presence::Other(what) => {
+                self.problem("artifact", format!("{} is {what}", path.as_str()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Without a destination an artifact stays in the result, but its schema holds all the same.
+    fn kept_in_result(&mut self, success: &mut Success) -> Result<(), Undelivered> {
+        let Some(artifact) = artifact_of(success.result.as_ref()).cloned() else {
+            if self.schema.is_some() {
+                success.delivered.compliance = Some(Compliance::Unchecked);
+                success.warnings.push(
+                    "there is an output schema, but no artifact came that could be held against it"
+                        .to_owned(),
+                );
+            }
+            return Ok(());
+        };
+        let compliance = self.comply(&artifact, success)?;
+        success.delivered.compliance = Some(compliance);
+        success.delivered.checked |= compliance == Compliance::Valid;
+        success.warnings.push(
+            "the result has an artifact, but the request names no expected_output.destination: it \
+             stays in result"
+                .to_owned(),
+        );
+        Ok(())
+    }
+
+    /// Files that the specialist wrote itself and lists.
+    fn listed(&mut self, result: Option<&Map<String, Value>>) -> Result<(), Undelivered> {
+        let list = result.and_then(|result| result.get("artifacts")?.as_array());
+        for (at, item) in list.into_iter().flatten().enumerate() {
+            let named = ["path", "artifact_path"]
+                .iter()
+                .find_map(|key| item.get(key)?.as_str())
+                .or_else(|| item.as_str());
+            let field = format!("artifacts[{at}].path");
+            let Some(named) = named else {
+                self.problem(&field, "missing: it says where the file is".to_owned());
+                continue;
+            };
+            // HANDOFF_ARTIFACT is absolute, so specialists may name others that way too.
+            let root = self.world.layout.root().display().to_string();
+            let relative = named
+                .strip_prefix(&root)
+                .map_or(named, |rest| rest.trim_start_matches('/'));
+            let kind = ["artifact_type", "type"]
+                .iter()
+                .find_map(|key| item.get(key)?.as_str());
+            match RelPath::parse(relative) {
+                Ok(path) if self.seen.iter().any(|seen| seen == path.as_str()) => {}
+                Ok(path) => self.take(&path, &field, kind)?,
+                Err(why) => self.problem(&field, format!("{named:?} {why}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of a Markdown report, which has no place of its own.
+    fn text(&mut self, attempt: u32, success: &mut Success) -> Result<(), Undelivered> {
+        let Some(text) = success.text.clone().filter(|text| !text.is_empty()) else {
+            return Ok(());
+        };
+        let id = self.request.id.as_str();
+        for name in [
+            format!("artifacts/{id}.md"),
+            format!("artifacts/{id}.{attempt}.md"),
+        ] {
+            let Ok(path) = RelPath::parse(&name) else {
+                break;
+            };
+            let free = match self.world.artifacts.presence(&path) {
+                Presence::Missing => true,
+                Presence::File { .. } => {
+                    is_own(self.world, &path, id) || name.ends_with(&format!(".{attempt}.md"))
+                }
+                _ => false,
+            };
+            if free {
+                success.delivered.text_kept = true;
+                return self.put_as(&path, text.as_bytes(), Some("report"));
+            }
+        }
+        success.warnings.push(format!(
+            "the text of the report could not be kept as artifacts/{id}.md: something else is there"
+        ));
+        Ok(())
+    }
+
+    fn is_anothers(&self, path: &RelPath) -> io::Result<bool> {
+        let known = self.world.artifacts.find(path.as_str())?;
+        let id = self.request.id.as_str();
+        Ok(known.is_some_and(|entry| entry.handoff_id != id)
+            && matches!(self.world.artifacts.presence(path), Presence::File { .. }))
+    }
+
+    fn put(&mut self, path: &RelPath, bytes: &[u8], success: &Success) -> Result<(), Undelivered> {
+        if self.problems.is_empty() {
+            let kind = success
+                .result
+                .as_ref()
+                .and_then(|result| result.get("artifact_type")?.as_str());
+            let kind = self.request.output.artifact_type.as_deref().or(kind);
+            self.put_as(path, bytes, kind.map(str::to_owned).as_deref())?;
+        }
+        Ok(())
+    }
+
+    fn put_as(
+        &mut self,
+        path: &RelPath,
+        bytes: &[u8],
+        kind: Option<&str>,
+    ) -> Result<(), Undelivered> {
+        match self.world.artifacts.write(path, bytes, true) {
+            Ok(measured) => self.note(path, &measured.sha256, measured.size_bytes, kind)?,
+            Err(WriteError::Io(error)) => return Err(error.into()),
+            Err(WriteError::Exists) => {
+                let why = format!("{} exists already", path.as_str());
+                self.problem("expected_output.destination", why);
+            }
+            Err(WriteError::Refused(why)) => {
+                let why = format!("{} {why}", path.as_str());
+                self.problem("expected_output.destination", why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures a file that the specialist wrote.
+    fn take(&mut self, path: &RelPath, field: &str, kind: Option<&str>) -> Result<(), Undelivered> {
+        let own = (field == "expected_output.destination")
+            .then_some(self.request.output.artifact_type.as_deref())
+            .flatten();
+        match self.world.artifacts.measure(path) {
+            Ok(measured) => {
+                let kind = kind.or(own);
+                self.note(path, &measured.sha256, measured.size_bytes, kind)?;
+            }
+            Err(why) => self.problem(field, format!("{} {why}", path.as_str())),
+        }
+        Ok(())
+    }
+
+    fn note(
+        &mut self,
+        path: &RelPath,
+        sha256: &str,
+        size_bytes: u64,
+        kind: Option<&str>,
+    ) -> io::Result<()> {
+        let id = self.request.id.as_str();
+        let artifact_id = self.world.artifacts.id_for(path, id)?;
+        self.seen.push(path.as_str().to_owned());
+        let mut entry = json!({ "artifact_id": artifact_id, "path": path.as_str() });
+        if let Some(entry) = entry.as_object_mut() {
+            if let Some(kind) = kind {
+                entry.insert("artifact_type".to_owned(), kind.into());
+            }
+            entry.insert("sha256".to_owned(), sha256.into());
+            entry.insert("size_bytes".to_owned(), size_bytes.into());
+        }
+        self.artifacts.push(entry);
+        Ok(())
+    }
+
+    fn problem(&mut self, field: &str, why: String) {
+        self.problems.push(FieldError::new(field, why));
+    }
+
+    fn comply_file(
+        &mut self,
+        path: &RelPath,
+        success: &mut Success,
+    ) -> Result<Compliance, Undelivered> {
+        if self.schema.is_none() {
+            return Ok(Compliance::Unchecked);
+        }
+        let most = self.config.daemon.max_output_size;
+        let read = self.world.artifacts.read(path, most);
+        let parsed = read.and_then(|bytes| {
+            // Through the reader of requests, so that it is as careful about what it reads.
+            let wrapped = [b"{\"artifact\":".as_slice(), &bytes, b"}"].concat();
+            document::parse(&wrapped, Ext::Json)
+                .map(|document| document.map.get("artifact").cloned().unwrap_or_default())
+                .map_err(|error| format!("is not JSON, so it can't match its schema: {error}"))
+        });
+        match parsed {
+            Ok(artifact) => self.comply(&artifact, success),
+            Err(why) => {
+                self.problem("artifact", format!("{} {why}", path.as_str()));
+                Ok(Compliance::Unchecked)
+            }
+        }
+    }
+
+    /// Holds an artifact against its schema.
+    fn comply(
+        &mut self,
+        artifact: &Value,
+        success: &mut Success,
+    ) -> Result<Compliance, Undelivered> {
+        let Some(schema) = self.schema else {
+            return Ok(Compliance::Unchecked);
+        };
+        let lenient = self.config.intake.missing_schema == MissingSchema::Warn;
+        match self.world.schemas.check(schema, artifact) {
+            Checked::Valid => Ok(Compliance::Valid),
+            Checked::Missing(why) if lenient => {
+                success
+                    .warnings
+                    .push(format!("expected_output.schema: {why}; not checked"));
+                Ok(Compliance::Unchecked)
+            }
+            Checked::Invalid(errors) => {
+                let fields = named_whole(errors, "artifact");
+                let mut told = wrong_artifacts(fields, success.result.clone());
+                told.message = format!("the artifact does not match {schema}: {}", listed(&told));
+                told.invalid_output = true;
+                Err(Undelivered::Wrong(told))
+            }
+            Checked::Missing(why) | Checked::Broken(why) => {
+                let field = FieldError::new("expected_output.schema", why);
+                let mut told = refusal(
+                    ErrorCode::DependencyMissing,
+                    format!("the artifact can't be checked: {field}"),
+                    vec!["Put the schema right, then retry".to_owned()],
+                );
+                told.fields = vec![field];
+                told.result.clone_from(&success.result);
+                Err(Undelivered::Wrong(Box::new(told)))
+            }
+        }
+    }
+}
+
+fn listed(told: &Failure) -> String {
+    let list: Vec<String> = told
+        .fields
+        .iter()
+        .take(20)
+        .map(ToString::to_string)
+        .collect();
+    list.join("; ")
+}
+
+fn artifact_of(result: Option<&Map<String, Value>>) -> Option<&Value> {
+    result?
+        .get("artifact")
+        .filter(|artifact| !artifact.is_null())
+}
+
+/// A text goes into a file as it is, unless the file is to be JSON; all else is JSON.
+fn content(artifact: &Value, path: &RelPath) -> Vec<u8> {
+    match artifact {
+        Value::String(text) if !is_json(path) => text.clone().into_bytes(),
+        _ => {
+            let mut bytes = serde_json::to_vec_pretty(artifact).unwrap_or_default();
+            bytes.push(b'\n');
+            bytes
+        }
+    }
+}
+
+fn is_json(path: &RelPath) -> bool {
+    let extension = std::path::Path::new(path.as_str()).extension();
+    extension.is_some_and(|ext| ext.eq_ignore_ascii_case("json"))
+}

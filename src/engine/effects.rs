@@ -1,0 +1,127 @@
+//! What follows from a decided outcome, between the decision and the move that shows it.
+//!
+//! A record with such effects is written where it stands first: it is then decided, and says
+//! by itself what is to be done. Each effect is such that doing it twice is doing it once, so a
+//! daemon that dies in between does all of them again and moves the record then.
+
+use std::io;
+
+use serde_json::{Map, Value};
+
+use crate::clock::Wall;
+use crate::engine::event::Event;
+use crate::engine::world::World;
+use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
+use crate::spool::change::Change;
+use crate::store::artifacts::Entry;
+use crate::store::audit;
+
+/// A record that is decided and stands where it was, and what is to be told once it has moved.
+pub struct Decided {
+    pub id: String,
+    pub record: Record,
+    pub from: State,
+    pub to: State,
+    pub after: Box<dyn FnOnce() + Send>,
+}
+
+impl std::fmt::Debug for Decided {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decided")
+            .field("id", &self.id)
+            .field("to", &self.to)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether anything is to be done before the record may be moved.
+pub fn has_effects(record: &Record) -> bool {
+    !entries(record, "").is_empty()
+}
+
+/// Writes a decided record and moves it, with what follows from it applied in between. `after`
+/// is called once all of that is on disk.
+pub fn settle(
+    world: &World,
+    id: &str,
+    record: &Record,
+    from: State,
+    lines: Vec<audit::Event>,
+    after: impl FnOnce() + Send + 'static,
+) {
+    let to = record.meta.to.unwrap_or(from);
+    world.board.note(record, id, to, world.now().wall);
+    let effects = to != from && has_effects(record);
+    let change = Change::Advance {
+        id: id.to_owned(),
+        from,
+        to: if effects { from } else { to },
+        bytes: record.to_bytes(),
+    };
+    if !effects {
+        return world.committer.submit(change, lines, move |_| after());
+    }
+    let events = world.events.clone();
+    let decided = Box::new(Decided {
+        id: id.to_owned(),
+        record: record.clone(),
+        from,
+        to,
+        after: Box::new(after),
+    });
+    world.committer.submit(change, lines, move |_| {
+        let _ = events.send(Event::Decided(decided));
+    });
+}
+
+/// Does all that follows, then has the record moved.
+pub fn apply(world: &World, decided: Box<Decided>) {
+    if let Err(error) = apply_all(world, &decided) {
+        let error = error.to_string();
+        return world.tell(Event::Unapplied { decided, error });
+    }
+    let Decided {
+        id,
+        from,
+        to,
+        after,
+        ..
+    } = *decided;
+    let change = Change::Move { id, from, to };
+    world.committer.submit(change, Vec::new(), move |_| after());
+}
+
+fn apply_all(world: &World, decided: &Decided) -> io::Result<()> {
+    world
+        .artifacts
+        .register(&entries(&decided.record, &decided.id))
+}
+
+/// The registry's lines for a record that is decided as completed.
+fn entries(record: &Record, id: &str) -> Vec<Entry> {
+    let ours = record.meta.to == Some(State::Completed)
+        && record.meta.lifted.iter().any(|key| key == "output");
+    let output = record.doc.get("output").filter(|_| ours);
+    let listed = output.and_then(|output| output.get("artifacts")?.as_array());
+    let at = record
+        .doc
+        .get("completed_at")
+        .and_then(Value::as_str)
+        .and_then(Wall::parse)
+        .unwrap_or(Wall(0));
+    let entry = |item: &Value| {
+        let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
+        Some(Entry {
+            artifact_id: text("artifact_id")?,
+            path: text("path")?,
+            artifact_type: text("artifact_type"),
+            sha256: text("sha256")?,
+            size_bytes: item.get("size_bytes")?.as_u64()?,
+            handoff_id: id.to_owned(),
+            created_at: at,
+            extra: Map::new(),
+        })
+    };
+    listed.into_iter().flatten().filter_map(entry).collect()
+}

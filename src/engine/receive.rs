@@ -1,0 +1,176 @@
+//! Receiving: looking up on disk what [`crate::policy::receive`] judges.
+
+use serde_json::Value;
+
+use crate::config::{Config, MissingSchema};
+use crate::engine::intake::dependency_states;
+use crate::engine::world::World;
+use crate::policy::intake::Needs;
+use crate::policy::receive::{
+    Findings, Found, Receipt, Reference, Rules, SchemaCheck, receive, references,
+};
+use crate::protocol::dialect::Dialect;
+use crate::protocol::field::FieldError;
+use crate::protocol::request::Request;
+use crate::protocol::view::View;
+use crate::store::artifacts::{Presence, RelPath};
+use crate::store::schemas::Checked;
+
+/// How what a request needs stands.
+pub fn needs(world: &World, request: &Request) -> Needs {
+    Needs {
+        dependencies: dependency_states(&world.layout, request),
+        missing_artifacts: missing_artifacts(world, &request.requires_artifacts),
+    }
+}
+
+/// Of these artifacts, by id or path, those that are not there.
+pub fn missing_artifacts(world: &World, required: &[String]) -> Vec<String> {
+    let is_there = |named: &String| {
+        let path = path_of(world, named);
+        path.is_ok_and(|path| is_present(world, &path))
+    };
+    let missing = required.iter().filter(|named| !is_there(named));
+    missing.cloned().collect()
+}
+
+fn is_present(world: &World, path: &RelPath) -> bool {
+    matches!(
+        world.artifacts.presence(path),
+        Presence::File { .. } | Presence::Folder
+    )
+}
+
+/// The path of an artifact that is named by its id or its path.
+fn path_of(world: &World, named: &str) -> Result<RelPath, String> {
+    match world.artifacts.find(named) {
+        Ok(Some(entry)) => RelPath::parse(&entry.path),
+        _ => RelPath::parse(named.trim_end_matches('/')),
+    }
+}
+
+/// Receives a handoff. What it refers to is only looked for where it is about to run: before
+/// that, what it waits for may still produce it.
+pub fn receipt(world: &World, view: &View<'_>, request: &Request, runs: bool) -> Receipt {
+    let config = world.config();
+    let mut findings = Findings {
+        input: input_check(world, view, request, &config),
+        output: output_schema(world, request, &config),
+        references: Vec::new(),
+    };
+    for (at, named) in request.requires_artifacts.iter().enumerate() {
+        if let Err(why) = path_of(world, named) {
+            findings.references.push(Reference {
+                field: format!("requires_artifacts[{at}]"),
+                path: named.clone(),
+                found: Found::Refused(why),
+            });
+        }
+    }
+    if runs {
+        for (field, path) in references(view) {
+            let found = look_up(world, &path);
+            findings.references.push(Reference { field, path, found });
+        }
+    }
+    let rules = Rules {
+        strict: config.intake.strict,
+        schema_may_be_missing: config.intake.missing_schema == MissingSchema::Warn,
+    };
+    receive(view, &findings, rules)
+}
+
+fn look_up(world: &World, path: &str) -> Found {
+    match RelPath::parse(path.trim_end_matches('/')) {
+        Err(why) => Found::Refused(why),
+        Ok(path) => match world.artifacts.presence(&path) {
+            Presence::Missing => Found::Missing,
+            Presence::Other(what) => Found::Refused(format!("is {what}")),
+            Presence::File { .. } | Presence::Folder => Found::There,
+        },
+    }
+}
+
+/// What a handoff depends on and that is no longer what was registered, in sentences.
+pub fn changed_artifacts(world: &World, view: &View<'_>, request: &Request) -> Vec<String> {
+    let named = references(view).into_iter().map(|(_, path)| path);
+    let required = request.requires_artifacts.iter().cloned();
+    let mut changed = Vec::new();
+    for named in required.chain(named) {
+        let Ok(Some(entry)) = world.artifacts.find(named.trim_end_matches('/')) else {
+            continue;
+        };
+        let Ok(path) = RelPath::parse(&entry.path) else {
+            continue;
+        };
+        if let Ok(measured) = world.artifacts.measure(&path)
+            && measured.sha256 != entry.sha256
+        {
+            changed.push(format!(
+                "artifact {named} has changed since it was registered: sha256 {} then, {} now",
+                entry.sha256, measured.sha256
+            ));
+        }
+    }
+    changed
+}
+
+fn input_check(world: &World, view: &View<'_>, request: &Request, config: &Config) -> SchemaCheck {
+    let specialist = config.specialist(&request.agent);
+    let own = specialist.and_then(|specialist| specialist.input_schema.as_deref());
+    let data = view.inner("input", "data");
+    let schema = match (request.input_schema.as_deref(), own) {
+        (Some(named), _) => named,
+        // A package or a report without `input` is not what its schema is about.
+        (None, Some(own)) if view.dialect == Dialect::Request || data.is_some() => own,
+        _ => return SchemaCheck::Unchecked,
+    };
+    let work;
+    let data = match data {
+        Some(data) => data,
+        None if view.dialect == Dialect::Request => &Value::Null,
+        None => {
+            work = work_of(view);
+            &work
+        }
+    };
+    match world.schemas.check(schema, data) {
+        Checked::Valid => SchemaCheck::Valid,
+        Checked::Missing(why) => SchemaCheck::NoSchema(why),
+        Checked::Broken(why) => SchemaCheck::BadSchema(why),
+        Checked::Invalid(errors) => SchemaCheck::Invalid(named_whole(errors, "input.data")),
+    }
+}
+
+/// What a package or a report gives to do, as one document.
+fn work_of(view: &View<'_>) -> Value {
+    let mut work = serde_json::Map::new();
+    for key in ["context", "expectations"] {
+        if let Some(value) = view.handoff().and_then(|handoff| handoff.get(key)) {
+            work.insert(key.to_owned(), value.clone());
+        }
+    }
+    Value::Object(work)
+}
+
+/// An error about the whole document gets that document's name.
+pub fn named_whole(mut errors: Vec<FieldError>, whole: &str) -> Vec<FieldError> {
+    for error in errors.iter_mut().filter(|error| error.field.is_empty()) {
+        whole.clone_into(&mut error.field);
+    }
+    errors
+}
+
+/// An output schema that can't be used is better known before an agent works for an hour.
+fn output_schema(world: &World, request: &Request, config: &Config) -> SchemaCheck {
+    let specialist = config.specialist(&request.agent);
+    let own = specialist.and_then(|specialist| specialist.output_schema.as_deref());
+    let Some(schema) = request.output.schema.as_deref().or(own) else {
+        return SchemaCheck::Unchecked;
+    };
+    match world.schemas.check(schema, &Value::Null) {
+        Checked::Missing(why) => SchemaCheck::NoSchema(why),
+        Checked::Broken(why) => SchemaCheck::BadSchema(why),
+        Checked::Valid | Checked::Invalid(_) => SchemaCheck::Unchecked,
+    }
+}

@@ -1,0 +1,334 @@
+//! Receiving: what a careful receiver would check of a handoff before beginning, and the
+//! acknowledgment that says so.
+//!
+//! What was found on disk is passed in; here it is only judged.
+
+use serde_json::{Map, Value, json};
+
+use crate::policy::judge::Failure;
+use crate::policy::lint::{is_vague, says_nothing};
+use crate::policy::next::refusal;
+use crate::protocol::dialect::Dialect;
+use crate::protocol::error::ErrorCode;
+use crate::protocol::field::FieldError;
+use crate::protocol::view::View;
+
+/// What came of holding a document against its schema.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SchemaCheck {
+    #[default]
+    Unchecked,
+    Valid,
+    Invalid(Vec<FieldError>),
+    /// A schema is not there: which, in a sentence.
+    NoSchema(String),
+    /// The schema itself is wrong.
+    BadSchema(String),
+}
+
+/// An artifact that the handoff refers to, and how it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    pub field: String,
+    /// What stands there as its path.
+    pub path: String,
+    pub found: Found,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    There,
+    Missing,
+    /// It leads elsewhere, or can't be read.
+    Refused(String),
+    /// There, but its content is not what was registered.
+    Changed(String),
+}
+
+/// All that was found on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Findings {
+    pub input: SchemaCheck,
+    /// Only whether the schema for the output can be used.
+    pub output: SchemaCheck,
+    pub references: Vec<Reference>,
+}
+
+/// What the configuration asks of a receiver.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rules {
+    /// Warnings count as errors.
+    pub strict: bool,
+    /// A schema that is not there is only worth a warning.
+    pub schema_may_be_missing: bool,
+}
+
+/// What a receiver has to say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Receipt {
+    pub acknowledgment: Value,
+    pub warnings: Vec<FieldError>,
+    pub refusal: Option<Failure>,
+}
+
+/// The artifacts that a package refers to, with the field that names each. One without a path
+/// is left out.
+pub fn references(view: &View<'_>) -> Vec<(String, String)> {
+    if view.dialect != Dialect::Package {
+        return Vec::new();
+    }
+    artifacts(view)
+        .enumerate()
+        .filter_map(|(at, artifact)| {
+            let path = path_of(artifact)?;
+            let field = match artifact {
+                Value::String(_) => format!("handoff.context.artifacts[{at}]"),
+                _ => format!("handoff.context.artifacts[{at}].path"),
+            };
+            Some((field, path.to_owned()))
+        })
+        .collect()
+}
+
+fn artifacts<'d>(view: &View<'d>) -> impl Iterator<Item = &'d Value> {
+    view.context("artifacts")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+fn path_of(artifact: &Value) -> Option<&str> {
+    let path = artifact
+        .as_str()
+        .or_else(|| artifact.get("path").and_then(Value::as_str));
+    path.filter(|path| !path.trim().is_empty())
+}
+
+/// Judges a handoff as its receiver would.
+pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
+    let mut errors = Vec::new();
+    let mut missing = Vec::new();
+    let mut warnings = Vec::new();
+    for (check, field) in [
+        (&findings.input, "input.schema"),
+        (&findings.output, "expected_output.schema"),
+    ] {
+        match check {
+            SchemaCheck::Unchecked | SchemaCheck::Valid => {}
+            SchemaCheck::Invalid(wrong) => errors.extend(wrong.iter().cloned()),
+            SchemaCheck::NoSchema(why) if rules.schema_may_be_missing => {
+                warnings.push(FieldError::new(field, format!("{why}; not checked")));
+            }
+            SchemaCheck::NoSchema(why) => missing.push(FieldError::new(field, why)),
+            SchemaCheck::BadSchema(why) => errors.push(FieldError::new(field, why)),
+        }
+    }
+    for reference in &findings.references {
+        let error = |why: &str| FieldError::new(&reference.field, why);
+        let path = &reference.path;
+        match &reference.found {
+            Found::There => {}
+            Found::Missing => missing.push(error(&format!("artifact {path} is not there"))),
+            Found::Refused(why) => errors.push(error(&format!("artifact {path} {why}"))),
+            Found::Changed(why) => warnings.push(error(&format!("artifact {path} {why}"))),
+        }
+    }
+    if view.dialect == Dialect::Package {
+        check_package(view, &mut errors, &mut warnings);
+    }
+    if rules.strict {
+        errors.append(&mut warnings);
+    }
+    let refusal = refused(view, &errors, &missing);
+    let blockers: Vec<FieldError> = errors.into_iter().chain(missing).collect();
+    Receipt {
+        acknowledgment: acknowledge(view, &blockers, &warnings),
+        warnings,
+        refusal,
+    }
+}
+
+fn check_package(view: &View<'_>, errors: &mut Vec<FieldError>, warnings: &mut Vec<FieldError>) {
+    const SUMMARY: &str = "handoff.context.summary";
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
+    let summary = text(view.context("summary"));
+    if summary.trim().is_empty() {
+        errors.push(FieldError::new(
+            SUMMARY,
+            "missing: the receiver must know what was done",
+        ));
+    } else if says_nothing(&summary) {
+        let why = format!(
+            "{:?} says nothing: tell what was done, with names and figures",
+            short(&summary)
+        );
+        warnings.push(FieldError::new(SUMMARY, why));
+    }
+    for (at, artifact) in artifacts(view).enumerate() {
+        if path_of(artifact).is_none() {
+            let field = format!("handoff.context.artifacts[{at}].path");
+            warnings.push(FieldError::new(field, "missing: nobody can find the file"));
+        }
+    }
+    let Some(expectations) = view
+        .handoff()
+        .and_then(|it| it.get("expectations")?.as_object())
+    else {
+        return;
+    };
+    if text(expectations.get("deliverable")).trim().is_empty() {
+        errors.push(FieldError::new(
+            "handoff.expectations.deliverable",
+            "missing: the receiver must know what is expected",
+        ));
+    }
+    for key in ["constraints", "success_criteria"] {
+        for (at, criterion) in listed(expectations.get(key)).into_iter().enumerate() {
+            if is_vague(criterion) {
+                let field = format!("handoff.expectations.{key}[{at}]");
+                let why = format!("{:?} can't be measured", short(criterion));
+                warnings.push(FieldError::new(field, why));
+            }
+        }
+    }
+}
+
+/// Text, or a list of it.
+fn listed(value: Option<&Value>) -> Vec<&str> {
+    match value {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Option<Failure> {
+    let (code, wrong, intro) = if !errors.is_empty() {
+        let intro = match view.dialect {
+            Dialect::Package => "the package is not complete",
+            _ => "the input does not match its schema",
+        };
+        (ErrorCode::SchemaValidationFailed, errors, intro)
+    } else if !missing.is_empty() {
+        let intro = "something that it needs is not there";
+        (ErrorCode::DependencyMissing, missing, intro)
+    } else {
+        return None;
+    };
+    let list: Vec<String> = wrong.iter().take(20).map(ToString::to_string).collect();
+    let more = match wrong.len().saturating_sub(20) {
+        0 => String::new(),
+        more => format!("; and {more} more, in validation.errors"),
+    };
+    let actions = wrong
+        .iter()
+        .take(5)
+        .map(|error| match code {
+            ErrorCode::DependencyMissing => format!("Provide what is missing: {error}"),
+            _ => format!("Mend {error}"),
+        })
+        .chain(["Then move the file back to handoffs/pending/".to_owned()])
+        .collect();
+    let mut refusal = refusal(code, format!("{intro}: {}{more}", list.join("; ")), actions);
+    refusal.fields = errors.iter().chain(missing).cloned().collect();
+    Some(refusal)
+}
+
+fn acknowledge(view: &View<'_>, blockers: &[FieldError], warnings: &[FieldError]) -> Value {
+    let mut it = Map::new();
+    it.insert("received".to_owned(), true.into());
+    if let Some(from) = view.source() {
+        it.insert("from".to_owned(), from.into());
+    }
+    if blockers.is_empty() {
+        it.insert(
+            "understood".to_owned(),
+            json!({"task": task(view), "constraints": constraints(view)}),
+        );
+        it.insert("questions".to_owned(), json!([]));
+        it.insert("starting".to_owned(), true.into());
+    } else {
+        it.insert("understood".to_owned(), "partial".into());
+        let list: Vec<String> = blockers.iter().map(ToString::to_string).collect();
+        it.insert("blockers".to_owned(), list.into());
+        it.insert("action".to_owned(), "request_clarification".into());
+    }
+    if !warnings.is_empty() {
+        let list: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        it.insert("warnings".to_owned(), list.into());
+    }
+    Value::Object(it)
+}
+
+/// What is to be done, in the words of whoever asked.
+fn task(view: &View<'_>) -> String {
+    let expectations = view.handoff().and_then(|it| it.get("expectations"));
+    let deliverable = expectations.and_then(|it| it.get("deliverable"));
+    let data = view.inner("input", "data");
+    let told = [
+        "task",
+        "summary",
+        "title",
+        "description",
+        "prompt",
+        "instructions",
+    ];
+    let in_data = || told.iter().find_map(|key| data?.get(key));
+    let context = || match view.dialect {
+        Dialect::Report => view
+            .handoff()
+            .and_then(|it| it.get("context"))
+            .or_else(|| view.doc.get("summary")),
+        _ => view.context("summary"),
+    };
+    let text = deliverable
+        .or_else(context)
+        .or_else(in_data)
+        .or(data)
+        .and_then(Value::as_str)
+        .filter(|text| !text.trim().is_empty());
+    if let Some(text) = text {
+        return bounded(text);
+    }
+    let wanted = view.text("expected_output", "artifact_type");
+    let fields: Vec<&str> = data
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::keys)
+        .take(8)
+        .map(String::as_str)
+        .collect();
+    let mut task = match wanted {
+        Some(wanted) => format!("produce {}", bounded(wanted)),
+        None => "do what input.data asks for".to_owned(),
+    };
+    if !fields.is_empty() {
+        task = bounded(&format!("{task}, from {}", fields.join(", ")));
+    }
+    task
+}
+
+fn constraints(view: &View<'_>) -> Vec<String> {
+    let expectations = view.handoff().and_then(|it| it.get("expectations"));
+    listed(expectations.and_then(|it| it.get("constraints")))
+        .into_iter()
+        .map(bounded)
+        .collect()
+}
+
+fn bounded(text: &str) -> String {
+    const MOST: usize = 500;
+    let text = text.trim();
+    match text.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "receive_tests.rs"]
+mod tests;

@@ -1,0 +1,325 @@
+//! The fields of the three dialects, as tables: what the daemon reads, and what it only
+//! carries but must be able to rely on.
+
+use super::shape::{Field, MOST, Range, Shape, TEXT_OR_TEXTS, TEXTS, field};
+
+/// How many handoffs one may depend on.
+pub const MAX_DEPENDENCIES: usize = 1000;
+
+const DEPENDENCIES: Shape = Shape::Either(
+    &[
+        Shape::Id,
+        Shape::List {
+            of: &Shape::Id,
+            what: "an array of strings",
+            most: MAX_DEPENDENCIES,
+        },
+    ],
+    "an array of strings",
+);
+
+const SECONDS_ABOVE_0: Shape = Shape::Number(Range {
+    what: "a number greater than 0",
+    least: 0.0,
+    open: true,
+    most: f64::MAX,
+    whole: false,
+});
+
+const RETRY_POLICY: &[Field] = &[
+    field(
+        "max_retries",
+        Shape::Number(Range {
+            what: "a whole number from 0 to 1000",
+            least: 0.0,
+            open: false,
+            most: 1000.0,
+            whole: true,
+        }),
+        "Retries after the first attempt",
+    ),
+    field(
+        "retry_delay_seconds",
+        Shape::Number(Range {
+            what: "a number that is not negative",
+            least: 0.0,
+            open: false,
+            most: f64::MAX,
+            whole: false,
+        }),
+        "The wait before the first retry",
+    ),
+    field(
+        "backoff_multiplier",
+        Shape::Number(Range {
+            what: "a number from 1 to 1000",
+            least: 1.0,
+            open: false,
+            most: 1000.0,
+            whole: false,
+        }),
+        "The factor from one wait to the next",
+    ),
+];
+
+const WORKFLOW_STATE: &[Field] = &[
+    field("name", Shape::Text, "A key of [workflows]"),
+    field(
+        "current_step",
+        Shape::Number(Range {
+            what: "a whole number from 1",
+            least: 1.0,
+            open: false,
+            most: 1_000_000.0,
+            whole: true,
+        }),
+        "Counted from 1",
+    ),
+    field("completed_steps", STEPS, "Named by phase"),
+    field("remaining_steps", STEPS, "Named by phase"),
+];
+
+const STEPS: Shape = Shape::List {
+    of: &Shape::Phase,
+    what: "an array of phases",
+    most: MOST,
+};
+
+pub const GATE: &[Field] = &[
+    field("type", Shape::Text, "Such as blocking"),
+    field("name", Shape::Text, "What the gate is called"),
+    field("step", Shape::Any, "The step of the workflow"),
+    field(
+        "deadline",
+        Shape::Deadline,
+        "Until when an answer is waited for",
+    ),
+    field(
+        "warn_before",
+        Shape::Duration,
+        "How long before the deadline to warn",
+    ),
+    field(
+        "on_expiry",
+        Shape::Word(&["reject", "approve", "escalate"]),
+        "What an expired deadline means",
+    ),
+    field("escalate_to", Shape::Agent, "Who decides when nobody did"),
+    field(
+        "on_reject",
+        Shape::Word(&["fail", "rerun"]),
+        "What a rejection means",
+    ),
+];
+
+pub const VALIDATION_REQUEST: &[Field] = &[
+    field("items", TEXT_OR_TEXTS, "What a person is to look at"),
+    field(
+        "options",
+        Shape::Either(&[TEXTS, Shape::Map], "an object or an array of strings"),
+        "What a person can answer",
+    ),
+];
+
+/// Read at the top of a request; in packages and reports inside `handoff` first, then at the
+/// top.
+pub const ACTED_ON: &[Field] = &[
+    field(
+        "timeout_seconds",
+        SECONDS_ABOVE_0,
+        "The limit for one attempt",
+    ),
+    field(
+        "priority",
+        Shape::Word(&["critical", "high", "normal", "low"]),
+        "How urgent it is",
+    ),
+    field(
+        "retry_policy",
+        Shape::Object(RETRY_POLICY),
+        "When to try again",
+    ),
+    field(
+        "not_before",
+        Shape::Instant,
+        "It is not started before this",
+    ),
+    field(
+        "depends_on",
+        DEPENDENCIES,
+        "Handoffs that must be completed first",
+    ),
+    field(
+        "requires_artifacts",
+        TEXTS,
+        "Artifacts, by id or path, that must exist first",
+    ),
+    field(
+        "input",
+        Shape::Object(&[
+            field("schema", Shape::Text, "A file in schemas/"),
+            field("data", Shape::Any, "The document that it must match"),
+        ]),
+        "What the specialist works on",
+    ),
+    field(
+        "expected_output",
+        Shape::Object(&[
+            field("schema", Shape::Text, "A file in schemas/"),
+            field("artifact_type", Shape::Text, "What kind of artifact"),
+            field(
+                "destination",
+                Shape::Text,
+                "Where it goes, below artifacts/",
+            ),
+        ]),
+        "What must come out, and where",
+    ),
+    field(
+        "workflow_state",
+        Shape::Object(WORKFLOW_STATE),
+        "Where in a workflow this stands",
+    ),
+    field("gate", Shape::Object(GATE), "A question to a person"),
+    field(
+        "validation_request",
+        Shape::Object(VALIDATION_REQUEST),
+        "What the person is asked",
+    ),
+];
+
+/// The context of a request, and what every context may have.
+pub const CONTEXT: &[Field] = &[field(
+    "task_id",
+    Shape::Task,
+    "The task whose state this handoff updates",
+)];
+
+/// The rest of a request.
+pub const REQUEST: &[Field] = &[
+    field("handoff_id", Shape::Text, "The same as the file's stem"),
+    field(
+        "source",
+        Shape::Object(&[field("agent_id", Shape::Any, "Who asks")]),
+        "Who asks",
+    ),
+    field("context", Shape::Object(CONTEXT), "What is known around it"),
+];
+
+/// An artifact that is referred to: a path, or an object that has one.
+pub const ARTIFACTS: Shape = Shape::List {
+    of: &Shape::Either(
+        &[
+            Shape::Text,
+            Shape::Object(&[
+                field("path", Shape::Text, "Relative to the root"),
+                field("type", Shape::Text, "What kind of artifact"),
+                field("description", Shape::Text, "What it is"),
+            ]),
+        ],
+        "a path or an object with one",
+    ),
+    what: "an array of artifacts",
+    most: MOST,
+};
+
+const NOTES: Shape = Shape::List {
+    of: &Shape::Either(&[Shape::Text, Shape::Map], "a text or an object"),
+    what: "an array",
+    most: MOST,
+};
+
+/// What stands in the `handoff` of a package, besides what is acted on.
+pub const PACKAGE: &[Field] = &[
+    field("id", Shape::Text, "The same as the file's stem"),
+    field(
+        "from",
+        Shape::Object(&[
+            field("agent", Shape::Agent, "Who hands over"),
+            field("step", Shape::Any, "The step of the workflow"),
+        ]),
+        "Who hands over",
+    ),
+    field(
+        "to",
+        Shape::Object(&[
+            field("agent", Shape::Agent, "Which specialist, or human"),
+            field("reason", Shape::Text, "Why this agent"),
+            field("phase", Shape::Phase, "The phase that this is"),
+        ]),
+        "Who takes over",
+    ),
+    field(
+        "context",
+        Shape::Object(&[
+            field("summary", Shape::Text, "What was done"),
+            field("decisions", NOTES, "What was decided, and why"),
+            field("artifacts", ARTIFACTS, "Files that were made"),
+            field("open_questions", NOTES, "What is not resolved"),
+            field(
+                "task_id",
+                Shape::Task,
+                "The task whose state this handoff updates",
+            ),
+        ]),
+        "What is handed over",
+    ),
+    field(
+        "expectations",
+        Shape::Object(&[
+            field("deliverable", Shape::Text, "What is expected"),
+            field("constraints", TEXT_OR_TEXTS, "What must be kept to"),
+            field("success_criteria", TEXT_OR_TEXTS, "When it has succeeded"),
+        ]),
+        "What is expected",
+    ),
+];
+
+pub const STATUSES: &[&str] = &["complete", "blocked", "needs_review"];
+
+pub const BLOCKED_REASONS: &[&str] = &[
+    "security_concern",
+    "architecture_decision",
+    "missing_requirements",
+    "test_failures",
+    "out_of_scope",
+    "unknown",
+];
+
+/// What stands at the top of a report, and of a result that is one.
+pub const REPORT: &[Field] = &[
+    field("agent", Shape::Text, "Who reports"),
+    field("output_type", Shape::Text, "What kind of report"),
+    field("phase", Shape::Phase, "The phase that ends"),
+    field(
+        "summary",
+        Shape::Text,
+        "What was done, in a sentence or two",
+    ),
+    field(
+        "blocked_reason",
+        Shape::Word(BLOCKED_REASONS),
+        "Why it can't go on",
+    ),
+    field("attempted", TEXT_OR_TEXTS, "What was tried before"),
+    field("files_modified", TEXTS, "Relative to the root"),
+    field("artifacts", ARTIFACTS, "Other files that were made"),
+    field("verification", Shape::Map, "Why it is right"),
+];
+
+/// What stands in the `handoff` of a report.
+pub const REPORT_HANDOFF: &[Field] = &[
+    field("id", Shape::Text, "The same as the file's stem"),
+    field(
+        "next_phase",
+        Shape::Phase,
+        "What comes next; complete ends it",
+    ),
+    field("next_agent", Shape::Agent, "Who comes next"),
+    field(
+        "context",
+        Shape::Either(&[Shape::Text, Shape::Map], "a text or an object"),
+        "What the next agent must know",
+    ),
+    field("blockers", NOTES, "What blocks it"),
+];

@@ -1,0 +1,196 @@
+//! Boards: small files that show where everything stands, for people and agents that look.
+//!
+//! `context/phase-status.json` shows each phase of each project, `context/state/current.json`
+//! the handoffs of late. Both are derived from the records and never read by the daemon except
+//! to go on from where it was; they are written in batches, without syncs, and made anew from
+//! the records when they are lost. A daemon that dies forgets the last batch, so a start is told
+//! which handoffs moved since.
+
+mod handoffs;
+mod phases;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+
+use crate::clock::Wall;
+use crate::durable;
+use crate::protocol::json;
+use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
+use handoffs::Handoffs;
+use phases::Phases;
+
+/// The version of both files.
+const FORMAT: u64 = 1;
+
+/// Where both files stand, and what goes into them next.
+#[derive(Debug)]
+pub struct Board {
+    phases_path: PathBuf,
+    handoffs_path: PathBuf,
+    state: Mutex<Shown>,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    phases: Phases,
+    handoffs: Handoffs,
+    phases_dirty: bool,
+    handoffs_dirty: bool,
+}
+
+impl Board {
+    /// Takes up what the files show. `None` for the time of one that is lost or broken: it has
+    /// to be made anew.
+    pub fn open(context: &Path) -> (Self, Option<Wall>) {
+        let phases_path = context.join("phase-status.json");
+        let handoffs_path = context.join("state").join("current.json");
+        let read = |path: &Path| -> Option<(Map<String, Value>, Wall)> {
+            let text = fs::read_to_string(path).ok()?;
+            let Ok(Value::Object(map)) = json::parse_own(&text) else {
+                return None;
+            };
+            let at = Wall::parse(map.get("updated_at")?.as_str()?)?;
+            (map.get("format")?.as_u64()? == FORMAT).then_some((map, at))
+        };
+        let known = read(&phases_path).zip(read(&handoffs_path));
+        let mut shown = Shown::default();
+        let since = known.and_then(|((phases, first), (handoffs, second))| {
+            shown.phases = Phases::read(&phases)?;
+            shown.handoffs = Handoffs::read(&handoffs)?;
+            Some(first.min(second))
+        });
+        let board = Self {
+            phases_path,
+            handoffs_path,
+            state: Mutex::new(shown),
+        };
+        (board, since)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of where a record goes.
+    pub fn note(&self, record: &Record, id: &str, to: State, at: Wall) {
+        let mut shown = self.lock();
+        shown.phases_dirty |= shown.phases.note(record, id, to, at);
+        shown.handoffs.note(record, id, to, at);
+        shown.handoffs_dirty = true;
+    }
+
+    pub fn is_dirty(&self) -> bool {
+        let shown = self.lock();
+        shown.phases_dirty || shown.handoffs_dirty
+    }
+
+    /// Whether somebody deleted a file since it was written.
+    pub fn is_missing(&self) -> bool {
+        !self.phases_path.exists() || !self.handoffs_path.exists()
+    }
+
+    /// Writes what has changed, or all of it.
+    pub fn flush(&self, now: Wall, all: bool) -> io::Result<()> {
+        let (phases, handoffs) = {
+            let mut shown = self.lock();
+            let phases = (all || shown.phases_dirty).then(|| shown.phases.to_value(now));
+            let handoffs = (all || shown.handoffs_dirty).then(|| shown.handoffs.to_value(now));
+            shown.phases_dirty = false;
+            shown.handoffs_dirty = false;
+            (phases, handoffs)
+        };
+        let written = write(&self.phases_path, phases).and(write(&self.handoffs_path, handoffs));
+        if written.is_err() {
+            let mut shown = self.lock();
+            shown.phases_dirty = true;
+            shown.handoffs_dirty = true;
+        }
+        written
+    }
+}
+
+fn write(path: &Path, value: Option<Value>) -> io::Result<()> {
+    let Some(value) = value else {
+        return Ok(());
+    };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut bytes = serde_json::to_vec_pretty(&value).unwrap_or_default();
+    bytes.push(b'\n');
+    // Beside it: the folder may be on another file system than the daemon's own.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temp = path.with_file_name(format!(".{name}.tmp"));
+    fs::write(&temp, &bytes)?;
+    durable::replace(&temp, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(document: &Value, id: &str) -> Record {
+        Record::admit(document.as_object().unwrap().clone(), id, None)
+    }
+
+    #[test]
+    fn both_files_show_what_was_noted_and_are_taken_up_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (board, since) = Board::open(dir.path());
+        assert_eq!(since, None, "nothing was there");
+        let mut request = record(
+            &json!({"source": {"agent_id": "@s"}, "target": {"agent_id": "@react", "phase": 13},
+                    "context": {"project_id": "proj-001"}}),
+            "x",
+        );
+        request.set("started_at", "2026-01-13T10:00:00.000Z");
+        board.note(&request, "x", State::InProgress, Wall(1000));
+        assert!(board.is_dirty());
+        board.flush(Wall(2000), false).unwrap();
+        assert!(!board.is_dirty() && !board.is_missing());
+        let read = |name: &str| -> Value {
+            serde_json::from_slice(&fs::read(dir.path().join(name)).unwrap()).unwrap()
+        };
+        let phase = &read("phase-status.json")["projects"]["proj-001"]["phases"]["13"];
+        assert_eq!(phase["status"], "in_progress");
+        assert_eq!(phase["handoff_id"], "x");
+        assert_eq!(phase["agent"], "@react");
+        assert_eq!(phase["started_at"], "2026-01-13T10:00:00.000Z");
+        let current = &read("state/current.json")["handoffs"][0];
+        assert_eq!(current["from"], "@s");
+        assert_eq!(current["status"], "in_progress");
+
+        let (again, since) = Board::open(dir.path());
+        assert_eq!(since, Some(Wall(2000)));
+        request.set("completed_at", "2026-01-13T10:05:00.000Z");
+        again.note(&request, "x", State::Completed, Wall(3000));
+        again.flush(Wall(3000), false).unwrap();
+        let phase = &read("phase-status.json")["projects"]["proj-001"]["phases"]["13"];
+        assert_eq!(phase["status"], "completed");
+        assert_eq!(phase["completed_at"], "2026-01-13T10:05:00.000Z");
+        assert_eq!(
+            read("state/current.json")["handoffs"]
+                .as_array()
+                .unwrap()
+                .len(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_broken_file_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (board, _) = Board::open(dir.path());
+        board.flush(Wall(1), true).unwrap();
+        assert_eq!(Board::open(dir.path()).1, Some(Wall(1)));
+        fs::write(dir.path().join("phase-status.json"), "{").unwrap();
+        assert_eq!(Board::open(dir.path()).1, None);
+    }
+}
