@@ -55,7 +55,7 @@ fn a_record_gets_its_content_and_travels() {
     );
     let spares: Vec<_> = fs::read_dir(layout.spares()).unwrap().flatten().collect();
     assert_eq!(spares.len(), 1, "to be used again");
-    assert_eq!(fs::read(spares[0].path()).unwrap(), b"old");
+    assert_eq!(fs::read(spares[0].path()).unwrap(), b"");
     assert_eq!(
         crate::store::audit::verify(&layout.audit()).unwrap().lines,
         1

@@ -9,6 +9,10 @@
 //! only if nobody else can see that: no second name, nobody who has it open, and owner, mode
 //! and attributes as a new file would have. Anything else is deleted. They stand in a folder of
 //! their own, which is emptied at every start.
+//!
+//! A file is emptied when it is let go, not when it is used again: ext4 takes a file that was
+//! emptied and written between one open and its close for one that is being replaced, and
+//! writes it out at once at the close, which costs more than all the rest.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -64,15 +68,26 @@ impl Spares {
     /// Takes a temporary file that nothing refers to any more, to be used again or deleted. It
     /// loses its name at once: a claim's name would still mean something to a restart.
     pub fn let_go(&self, path: &Path) -> io::Result<()> {
-        let mut kept = self.lock();
-        if kept.paths.len() >= MOST || kept.like.is_none() {
-            drop(kept);
+        let number = {
+            let mut kept = self.lock();
+            kept.count += 1;
+            (kept.paths.len() < MOST && kept.like.is_some()).then_some(kept.count)
+        };
+        let Some(number) = number else {
             return fs::remove_file(path);
-        }
-        kept.count += 1;
-        let spare = self.folder.join(format!("{}", kept.count));
+        };
+        let spare = self.folder.join(number.to_string());
         durable::replace(path, &spare)?;
-        kept.paths.push(spare);
+        let emptied = self.open_fit(&spare).and_then(|file| match file {
+            // After a power cut a file that was not synced may then be short, as a new one may,
+            // but it never holds the bytes of another handoff.
+            Some(file) => file.set_len(0).map(|()| true),
+            None => Ok(false),
+        });
+        if !matches!(emptied, Ok(true)) {
+            return fs::remove_file(&spare);
+        }
+        self.lock().paths.push(spare);
         Ok(())
     }
 
@@ -95,6 +110,19 @@ impl Spares {
     }
 
     fn reuse(&self, spare: &Path, path: &Path, bytes: &[u8]) -> io::Result<Option<File>> {
+        let Some(file) = self.open_fit(spare)? else {
+            return Ok(None);
+        };
+        if file.metadata()?.len() > 0 {
+            return Ok(None);
+        }
+        file.write_all_at(bytes, 0)?;
+        durable::replace(spare, path)?;
+        Ok(Some(file))
+    }
+
+    /// Opens a spare for writing, if it may be written over.
+    fn open_fit(&self, spare: &Path) -> io::Result<Option<File>> {
         let file = File::options()
             .write(true)
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
@@ -108,15 +136,7 @@ impl Spares {
             // Granted only while nobody else has it open, be it for reading; and without a second
             // name nobody can open it any more but through here.
             && try_lease(&file, Lease::Write).is_ok();
-        if !fit {
-            return Ok(None);
-        }
-        // Emptied first: after a power cut a file that was not synced may then be short, as a
-        // new one may, but it never holds the bytes of another handoff.
-        file.set_len(0)?;
-        file.write_all_at(bytes, 0)?;
-        durable::replace(spare, path)?;
-        Ok(Some(file))
+        Ok(fit.then_some(file))
     }
 }
 
