@@ -1,7 +1,7 @@
 //! The committer: one thread that makes decided changes durable, in batches.
 //!
 //! Changes that are ready together share their syncs, so that durability does not cost a disk
-//! flush for each handoff; nothing waits for a batch to fill. Each batch goes: new contents
+//! flush for each handoff ([`batch`](super::batch)). Each batch goes: new contents
 //! written, audit lines written, both synced; contents put in place (they are now decided);
 //! records moved; folders synced; only then is anybody told.
 //!
@@ -9,68 +9,32 @@
 //! outcome is never reported as written before it is, and a failed sync is never believed on
 //! its second try.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::durable::{self, Durability};
 use crate::protocol::lifecycle::State;
+use crate::spool::batch::{Job, Pace, Step, is_bare, superseded};
 use crate::spool::change::Change;
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, open_quietly};
 use crate::spool::spare::Spares;
 use crate::store::audit::{AuditLog, Event};
 
-/// The most changes that share one round of syncs.
-const BATCH: usize = 256;
-
-/// How long the claims of attempts that run already may wait for other changes.
-const CLAIMS_WAIT: Duration = Duration::from_millis(50);
-
 /// How long to leave a disk alone that refused something.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-
-type Done = Box<dyn FnOnce(Finished) + Send>;
 
 /// What became of a change, once it is on disk.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Finished {
     Done,
     /// The file to reject was gone or had changed: nothing was done.
-    Skipped,
-}
-
-struct Job {
-    /// Makes the names of temporary files unique.
-    serial: u64,
-    change: Change,
-    events: Vec<Event>,
-    done: Option<Done>,
-    step: Step,
-    /// Where the content stands that the new one has taken the place of.
-    replaced: Option<PathBuf>,
-}
-
-impl Job {
-    /// A claim of an attempt that runs already, which is synced only so that its loss counts.
-    fn is_claim(&self) -> bool {
-        let in_progress = State::InProgress;
-        matches!(&self.change, Change::Settle { at, to, .. } if *at == in_progress && *to == in_progress)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    New,
-    /// Its audit lines are written; they are not written again.
-    Told,
-    /// It stands in its last folder, which may not be synced yet.
-    Moved,
     Skipped,
 }
 
@@ -102,6 +66,7 @@ impl Committer {
             aside: 0,
             spares: spares.clone(),
             syncers: durable::Syncers::start()?,
+            pace: Pace::default(),
         };
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
@@ -149,6 +114,7 @@ struct Worker {
     aside: u64,
     spares: Spares,
     syncers: durable::Syncers,
+    pace: Pace,
 }
 
 impl Worker {
@@ -173,27 +139,10 @@ impl Worker {
                     open = false;
                 }
             }
-            self.gather(inbox, &mut jobs);
+            self.pace.gather(inbox, &mut jobs, self.troubled);
             let trouble = self.round(&mut jobs).err();
+            self.pace.done();
             self.tell_trouble(trouble);
-        }
-    }
-
-    /// Takes what is there already. Claims alone wait a moment for company: nobody waits for
-    /// them, and most of them are over, and need no sync of their own, before it has passed.
-    fn gather(&self, inbox: &Receiver<Job>, jobs: &mut Vec<Job>) {
-        let mut patience = CLAIMS_WAIT;
-        while jobs.len() < BATCH {
-            let job = if jobs.iter().all(Job::is_claim) && !self.troubled {
-                let begin = Instant::now();
-                let job = inbox.recv_timeout(patience);
-                patience = patience.saturating_sub(begin.elapsed());
-                job.ok()
-            } else {
-                inbox.try_recv().ok()
-            };
-            let Some(job) = job else { return };
-            jobs.push(job);
         }
     }
 
@@ -461,33 +410,6 @@ impl Worker {
             tracing::warn!("{}: {error}", leftover.display());
         }
     }
-}
-
-/// For each claim whose outcome is in the same batch, where that is. Such a claim is not synced
-/// for itself: it is over when its outcome stands, and until then its old bytes are kept.
-fn superseded(jobs: &[Job]) -> Vec<Option<usize>> {
-    let mut outcomes = HashMap::new();
-    for (at, job) in jobs.iter().enumerate() {
-        if let Change::Advance { id, from, .. } = &job.change
-            && job.step < Step::Moved
-        {
-            outcomes.insert((id.as_str(), *from), at);
-        }
-    }
-    let of = |(at, job): (usize, &Job)| match &job.change {
-        Change::Settle {
-            id, at: folder, to, ..
-        } if folder == to && job.step < Step::Moved => outcomes
-            .get(&(id.as_str(), *folder))
-            .copied()
-            .filter(|outcome| *outcome > at),
-        _ => None,
-    };
-    jobs.iter().enumerate().map(of).collect()
-}
-
-fn is_bare(job: &Job) -> bool {
-    matches!(job.change, Change::Note | Change::Move { .. }) || job.step >= Step::Moved
 }
 
 fn temp_path(layout: &Layout, serial: u64, id: &str) -> PathBuf {

@@ -5,6 +5,7 @@
 //! becomes, and what a restart finds. Who decides is [`crate::policy`]; who sequences is
 //! [`crate::engine`].
 
+mod batch;
 pub mod change;
 pub mod claim;
 pub mod commit;
