@@ -848,3 +848,38 @@ fn cgroups_are_removed_with_their_attempts() {
     let base: &Path = dir.parent().unwrap();
     wait_until("the removal of all", || (!base.exists()).then_some(()));
 }
+
+#[test]
+fn a_cgroup_is_used_again_unless_it_was_killed() {
+    let bench = Bench::new(false);
+    let daemon = bench.connect();
+    let code = |id: &str| {
+        daemon.client.start(bench.script(id, "exit 3")).unwrap();
+        assert_eq!(daemon.ended(id), (Exit::Code(3), None), "{id}");
+    };
+    code("first");
+    daemon
+        .client
+        .start(bench.script("second", UNTIL_GO))
+        .unwrap();
+    bench.pid_in("ready");
+    daemon
+        .client
+        .end(&key("second"), Why::Cancelled, 0)
+        .unwrap();
+    daemon.ended("second");
+    code("third");
+    let entries = journal::read(&bench.setup.run_dir).unwrap();
+    let held = |id: &str| {
+        entries
+            .iter()
+            .find(|it| it.key == key(id))
+            .unwrap()
+            .held
+            .clone()
+    };
+    if matches!(held("first"), journal::Held::Cgroup(_)) {
+        assert_eq!(held("first"), held("second"));
+        assert_ne!(held("second"), held("third"));
+    }
+}

@@ -346,7 +346,7 @@ pub fn hand_over(
     };
     let (keeper, count) = world.counted_keeper();
     let sent = open_quietly(stdin).and_then(|stdin| {
-        keeper.start(Launch {
+        keeper.start_quietly(Launch {
             key: key.clone(),
             argv,
             env: environment(&briefing, specialist, |name| std::env::var_os(name)),

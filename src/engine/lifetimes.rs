@@ -140,8 +140,10 @@ impl Engine {
         if self.busy.get(&key.id) == Some(&Busy::Orphan) {
             self.busy.remove(&key.id);
             let key = key.clone();
-            self.actors
-                .run(move |world| drop(world.keeper().forget(&key)));
+            self.actors.run(move |world| {
+                let keeper = world.keeper();
+                let _ = keeper.forget(&key).and_then(|()| keeper.flush());
+            });
             self.list(crate::engine::event::Folder::Pending, true);
         }
     }
@@ -204,6 +206,7 @@ impl Engine {
         let id = key.id;
         self.schedule.release(&id);
         self.busy.remove(&id);
+        self.unsaid += 1;
         self.restoring.remove(&id);
         tracing::info!(handoff_id = id, attempt = key.attempt, "{to}");
         for dismissal in self.dismissals.remove(&id).unwrap_or_default() {
@@ -253,6 +256,7 @@ impl Engine {
                     // Without an answer the last known figure stands.
                     let _ = keeper.usage(key);
                 }
+                let _ = keeper.flush();
                 sample_all(world, list);
             });
         }

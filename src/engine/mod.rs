@@ -150,6 +150,8 @@ pub struct Engine {
     early_ends: HashMap<Key, End>,
     /// What could not be delivered or applied, and waits to be tried again.
     delayed: HashMap<String, lifetimes::Delayed>,
+    /// Attempts that the keeper may not have been told yet to forget.
+    unsaid: usize,
 
     to_look: VecDeque<OsString>,
     /// Names being looked at; `true` if they changed meanwhile.
@@ -216,6 +218,7 @@ impl Engine {
             self.ring();
             self.feed_looks();
             self.dispatch();
+            self.tell_keeper();
             self.check_end();
             self.tell_status();
             self.show_board();
@@ -378,6 +381,14 @@ impl Engine {
         });
         self.trouble = trouble;
         self.problem("disk", text);
+    }
+
+    /// What the keeper is to forget goes with the next launch, or alone when there is none.
+    fn tell_keeper(&mut self) {
+        if self.unsaid > 0 && self.running.is_empty() && self.busy.is_empty() {
+            self.unsaid = 0;
+            self.actors.run(|world| drop(world.keeper().flush()));
+        }
     }
 
     /// Whether there is nothing left to wait for.

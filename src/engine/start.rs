@@ -230,6 +230,7 @@ fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>) {
             let _ = tell.send(());
         });
     let _ = told.recv_timeout(Duration::from_secs(5));
+    let _ = world.keeper().flush();
     drop(commit_thread);
     let _ = world.committer.spares().clear();
     let _ = std::fs::remove_file(world.layout.daemon_file());
@@ -285,6 +286,7 @@ fn listen(events: &UnboundedSender<Event>, mut reader: Reader) {
 pub fn connect_keeper(world: &World) -> io::Result<(u64, Vec<Held>)> {
     let (keeper, mut reader) = connect(&world.program, &world.layout)?;
     let entries = inventory(&keeper, &mut reader, &world.events)?;
+    keeper.inherit(&world.keeper());
     let count = world.set_keeper(keeper);
     listen(&world.events, reader);
     Ok((count, entries))
@@ -331,6 +333,7 @@ fn build(
         departures: 0,
         keeper: (1, Vec::new()),
         early_ends: HashMap::new(),
+        unsaid: 0,
         to_look: VecDeque::new(),
         looking: HashMap::new(),
         renamed: HashSet::new(),
@@ -413,6 +416,7 @@ impl Engine {
                 }
             }
         }
+        let _ = keeper.flush();
     }
 
     /// Deletes what ended attempts left in `run/`; whoever is still being judged needs his.

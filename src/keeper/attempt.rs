@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::clone::Cradle;
 use super::journal::{Entry, Line};
+use super::pool::Group;
 use super::proc::Stat;
 use super::spawn::Command;
 use super::tree::{Tree, Whose};
@@ -47,6 +48,8 @@ pub struct Attempt {
     pub deadline: u64,
     pub grace: u64,
     pub tree: Tree,
+    /// Its cgroup, where it was given one by this keeper.
+    pub group: Option<Group>,
     pub watch: Watch,
     pub main: Option<(i32, u64)>,
     pub exit: Option<Exit>,
@@ -66,6 +69,7 @@ impl Attempt {
             deadline: entry.deadline_boot_ms,
             grace: entry.grace_ms,
             tree: Tree::Loose,
+            group: None,
             watch: Watch::Nothing,
             main: entry.pid.zip(entry.starttime),
             exit: entry.exit,
@@ -81,6 +85,14 @@ impl Attempt {
             root,
             key: &self.key,
             main: self.main,
+        }
+    }
+
+    /// Whether nothing of its tree is alive.
+    pub fn is_empty(&self, root: &Path) -> bool {
+        match &self.group {
+            Some(group) => !group.is_populated(),
+            None => self.tree.is_empty(self.whose(root)),
         }
     }
 

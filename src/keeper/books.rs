@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use super::attempt::{Attempt, Watch};
 use super::cgroup;
 use super::journal::{self, Journal, Line};
+use super::pool::Pool;
 use super::proc::{self, Stat};
 use super::reap::{self, Wait};
 use super::tree::Tree;
@@ -41,6 +42,8 @@ pub struct Books {
     pub reports: Vec<Report>,
     /// Emptied cgroups that were still busy.
     pub leftover: Vec<PathBuf>,
+    /// Emptied cgroups for the next attempts.
+    pub pool: Pool,
 }
 
 /// Writes to the keeper's log. There is nobody to tell if that fails.
@@ -87,7 +90,8 @@ impl Books {
     }
 
     pub fn next_due(&self) -> Option<u64> {
-        self.attempts.values().filter_map(Attempt::due).min()
+        let attempts = self.attempts.values().filter_map(Attempt::due);
+        attempts.chain(self.pool.due()).min()
     }
 
     /// Takes note of children that have ended: first on paper, then for good.
@@ -237,7 +241,7 @@ impl Books {
         let Some(attempt) = self.attempts.get_mut(key) else {
             return;
         };
-        if !attempt.tells() && attempt.tree.is_empty(attempt.whose(&self.root)) {
+        if !attempt.tells() && attempt.is_empty(&self.root) {
             self.finish(key);
         } else {
             attempt.end_rest(now);
@@ -269,6 +273,7 @@ impl Books {
         for key in due {
             self.press(&key, now);
         }
+        self.leftover.extend(self.pool.expire(now));
         self.leftover.retain(|dir| cgroup::remove(dir).is_err());
     }
 
@@ -294,7 +299,7 @@ impl Books {
         if ending.kill_at <= now {
             attempt.tree.kill(whose);
         }
-        let over = !attempt.tells() && attempt.tree.is_empty(whose);
+        let over = !attempt.tells() && attempt.is_empty(&self.root);
         ending.look_at = match attempt.tree {
             Tree::Loose => now + LOOK_LOOSE_MS,
             // Its end shows by itself, so there is nothing to do before the kill.
@@ -322,19 +327,28 @@ impl Books {
             Tree::Cgroup(dir) => Some(dir.clone()),
             _ => None,
         };
-        self.note(&Line::Gone { key: key.clone() });
-        if let Some(dir) = cgroup
+        let group = attempt.group.take();
+        let unharmed = attempt.ending.is_none() && matches!(attempt.exit, Some(Exit::Code(_)));
+        let written = self.note(&Line::Gone { key: key.clone() });
+        let unwanted = match group {
+            // Where that it is gone could not be written, its place must stay its own.
+            Some(group) if unharmed && written => self.pool.give(group),
+            _ => cgroup,
+        };
+        if let Some(dir) = unwanted
             && cgroup::remove(&dir).is_err()
         {
             self.leftover.push(dir);
         }
     }
 
-    /// Writes a line that nothing waits for.
-    pub fn note(&mut self, line: &Line) {
-        if let Err(error) = self.journal.append(line) {
+    /// Writes a line that nothing waits for; tells whether it could be.
+    pub fn note(&mut self, line: &Line) -> bool {
+        let written = self.journal.append(line);
+        if let Err(error) = &written {
             log(format_args!("the journal: {error}: {line:?}"));
         }
+        written.is_ok()
     }
 
     /// Whether this very process is one of ours, so that it is no stray.

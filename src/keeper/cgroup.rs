@@ -16,8 +16,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::wire::Key;
-
 /// Makes the folder for a root's attempts below our own cgroup, if that can be done here.
 pub fn base(tag: &str) -> io::Result<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo")?;
@@ -73,21 +71,6 @@ fn make(dir: &Path) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Makes the cgroup of an attempt, and opens it for the clone. One that is in use is an error.
-pub fn create(base: &Path, key: &Key) -> io::Result<(PathBuf, OwnedFd)> {
-    // Ids are checked long before they come here; a path is not the place to rely on it.
-    if key.id.contains('/') {
-        return Err(ErrorKind::InvalidInput.into());
-    }
-    let dir = base.join(key.to_string());
-    make(&dir)?;
-    if is_populated(&dir) {
-        return Err(ErrorKind::AlreadyExists.into());
-    }
-    let fd = File::open(&dir)?;
-    Ok((dir, fd.into()))
 }
 
 /// Whether any live process is in it or below it. A cgroup that is gone has none.

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -22,6 +22,9 @@ use super::wire::{Key, Order, Os, Report, Start, VERSION, Why};
 const TRIES: usize = 5;
 /// How long a keeper may take to greet. It does nothing slow, so beyond this it is stopped.
 const GREETING: Duration = Duration::from_secs(20);
+
+/// How many bytes of orders may wait for another one.
+const MOST_UNSAID: usize = 4096;
 
 /// How to reach or start the keeper of a root.
 #[derive(Debug, Clone)]
@@ -54,7 +57,14 @@ pub struct Launch {
 /// Gives orders. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
-    socket: Arc<Mutex<OwnedFd>>,
+    line: Arc<Mutex<Line>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    socket: OwnedFd,
+    /// Orders that wait for another one.
+    unsaid: Vec<u8>,
 }
 
 /// Hears reports.
@@ -81,6 +91,15 @@ impl Client {
     }
 
     pub fn start(&self, launch: Launch) -> io::Result<()> {
+        self.give(launch, false)
+    }
+
+    /// Like [`start`](Self::start), but only its end is reported.
+    pub fn start_quietly(&self, launch: Launch) -> io::Result<()> {
+        self.give(launch, true)
+    }
+
+    fn give(&self, launch: Launch, quiet: bool) -> io::Result<()> {
         let os = |texts: Vec<OsString>| texts.into_iter().map(Os).collect();
         let order = Order::Start(Box::new(Start {
             key: launch.key,
@@ -94,6 +113,7 @@ impl Client {
             deadline_boot_ms: launch.deadline_boot_ms,
             grace_ms: launch.grace_ms,
             note: launch.note,
+            quiet,
         }));
         let [stdin, stdout, stderr] = &launch.stdio;
         self.send(&order, &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])
@@ -104,8 +124,32 @@ impl Client {
         self.send(&Order::End { key, why, grace_ms }, &[])
     }
 
+    /// Forgets an attempt that is over. Said with the next order, or by [`flush`](Self::flush):
+    /// the keeper is not woken for it.
     pub fn forget(&self, key: &Key) -> io::Result<()> {
-        self.send(&Order::Forget { key: key.clone() }, &[])
+        let frame = frame::encode(&Order::Forget { key: key.clone() })?;
+        let mut line = self.lock();
+        line.unsaid.extend(frame);
+        if line.unsaid.len() > MOST_UNSAID {
+            line.say(&[])?;
+        }
+        Ok(())
+    }
+
+    /// Says what waits for an order to go with.
+    pub fn flush(&self) -> io::Result<()> {
+        self.lock().say(&[])
+    }
+
+    /// Takes over what an earlier keeper was not told.
+    pub fn inherit(&self, earlier: &Self) {
+        let unsaid = std::mem::take(&mut earlier.lock().unsaid);
+        self.lock().unsaid.extend(unsaid);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        // A frame is never left half sent by a panic, so a poisoned lock means nothing.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn inventory(&self) -> io::Result<()> {
@@ -118,15 +162,26 @@ impl Client {
 
     /// Closes the connection for all clones and for the reader. The keeper keeps what it has.
     pub fn hang_up(&self) {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.lock().socket, rustix::net::Shutdown::Both);
     }
 
     fn send(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let frame = frame::encode(order)?;
-        // A frame is never left half sent by a panic, so a poisoned lock means nothing.
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        frame::send(&*socket, &frame, fds)
+        let mut line = self.lock();
+        line.unsaid.extend(frame);
+        line.say(fds)
+    }
+}
+
+impl Line {
+    /// Sends all that is unsaid. If that fails the connection is lost, and what was to be said
+    /// with it.
+    fn say(&mut self, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let unsaid = std::mem::take(&mut self.unsaid);
+        if unsaid.is_empty() {
+            return Ok(());
+        }
+        frame::send(&self.socket, &unsaid, fds)
     }
 }
 
@@ -216,7 +271,10 @@ fn greet(socket: OwnedFd) -> io::Result<(Client, Reader)> {
         inbox: Inbox::default(),
     };
     let client = Client {
-        socket: Arc::new(Mutex::new(socket)),
+        line: Arc::new(Mutex::new(Line {
+            socket,
+            unsaid: Vec::new(),
+        })),
     };
     client.send(&Order::Hello { version: VERSION }, &[])?;
     set_socket_timeout(&reader.socket, Timeout::Recv, Some(GREETING))?;

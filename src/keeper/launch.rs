@@ -4,12 +4,12 @@
 //! be made for it, for all from then on where the system refuses to clone into one.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 
 use super::attempt::{Attempt, Watch};
 use super::books::{Books, log};
 use super::journal::{self, Line};
+use super::pool::Group;
 use super::proc::Stat;
 use super::spawn::{self, Command};
 use super::tree::Tree;
@@ -52,6 +52,7 @@ impl Books {
             deadline: start.deadline_boot_ms,
             grace: start.grace_ms,
             tree: Tree::Loose,
+            group: None,
             watch: Watch::Nothing,
             main: None,
             exit: None,
@@ -60,16 +61,21 @@ impl Books {
             ending: None,
             over: false,
         };
-        if let Some((dir, fd)) = self.make_cgroup(&attempt.key) {
-            self.begin(&attempt, journal::Held::Cgroup(dir.clone()))?;
-            match spawn::spawn(&command, &stdio, Some(fd.as_fd())) {
+        let quiet = start.quiet;
+        if let Some(group) = self.take_cgroup(&attempt.key) {
+            if let Err(failure) = self.begin(&attempt, journal::Held::Cgroup(group.dir.clone())) {
+                self.leftover.extend(self.pool.give(group));
+                return Err(failure);
+            }
+            match spawn::spawn(&command, &stdio, Some(group.as_fd())) {
                 Ok(child) => {
-                    attempt.tree = Tree::Cgroup(dir);
-                    self.keep_child(attempt, child, command);
+                    attempt.tree = Tree::Cgroup(group.dir.clone());
+                    attempt.group = Some(group);
+                    self.keep_child(attempt, child, command, quiet);
                     return Ok(());
                 }
                 Err(error) => {
-                    let _ = cgroup::remove(&dir);
+                    let _ = cgroup::remove(&group.dir);
                     if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM)) {
                         return Err(self.stillborn(&attempt.key, &error));
                     }
@@ -119,7 +125,13 @@ impl Books {
         }
     }
 
-    fn keep_child(&mut self, mut attempt: Attempt, child: spawn::Child, command: Command) {
+    fn keep_child(
+        &mut self,
+        mut attempt: Attempt,
+        child: spawn::Child,
+        command: Command,
+        quiet: bool,
+    ) {
         let (pid, starttime) = identify(child.pid);
         let key = attempt.key.clone();
         self.note(&Line::Pid {
@@ -127,11 +139,13 @@ impl Books {
             pid,
             starttime,
         });
-        self.reports.push(Report::Started {
-            key: key.clone(),
-            pid,
-            starttime,
-        });
+        if !quiet {
+            self.reports.push(Report::Started {
+                key: key.clone(),
+                pid,
+                starttime,
+            });
+        }
         attempt.watch = Watch::Child {
             errors: child.errors,
             command: Box::new(command),
@@ -142,8 +156,10 @@ impl Books {
         self.attempts.insert(key, attempt);
     }
 
-    fn make_cgroup(&mut self, key: &Key) -> Option<(PathBuf, OwnedFd)> {
-        cgroup::create(self.base.as_deref()?, key)
+    fn take_cgroup(&mut self, key: &Key) -> Option<Group> {
+        let base = self.base.as_deref()?;
+        self.pool
+            .take(base, &mut self.leftover)
             .inspect_err(|error| log(format_args!("no cgroup for {key}: {error}")))
             .ok()
     }

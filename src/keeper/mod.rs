@@ -28,6 +28,7 @@ mod frame;
 pub mod journal;
 mod launch;
 mod minder;
+mod pool;
 mod proc;
 mod reap;
 mod recover;
@@ -181,6 +182,7 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
         nofile: raise_limit(),
         reports: Vec::new(),
         leftover: Vec::new(),
+        pool: pool::Pool::new(),
     };
     recover::take_over(&mut books, entries);
     recover::clear_cgroups(&books);

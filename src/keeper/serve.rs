@@ -58,6 +58,8 @@ pub struct Server {
     connections: Vec<Connection>,
     children: OwnedFd,
     timer: OwnedFd,
+    /// When the timer is set to ring; zero if it has.
+    alarm: u64,
     idle_since: u64,
 }
 
@@ -71,6 +73,7 @@ impl Server {
             children: spawn::block_signals()?,
             // Counts suspend, as deadlines do, and poll's own time-out does not.
             timer: timerfd_create(TimerfdClockId::Boottime, flags)?,
+            alarm: 0,
             idle_since: clock::boot_ms(),
         })
     }
@@ -96,7 +99,7 @@ impl Server {
     }
 
     /// Sets the alarm and waits for anyone to speak.
-    fn wait(&self) -> io::Result<Vec<Source>> {
+    fn wait(&mut self) -> io::Result<Vec<Source>> {
         let idle = self.idle_since + IDLE_MS;
         let is_idle = self.connections.is_empty() && self.books.is_idle();
         let due = self.books.next_due();
@@ -141,7 +144,11 @@ impl Server {
         Ok(sources.filter(|it| it.1).map(|it| it.0).collect())
     }
 
-    fn set_alarm(&self, at: u64) -> io::Result<()> {
+    fn set_alarm(&mut self, at: u64) -> io::Result<()> {
+        if at == self.alarm {
+            return Ok(());
+        }
+        self.alarm = at;
         let none = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -162,7 +169,10 @@ impl Server {
     fn attend(&mut self, source: &Source, now: u64) {
         match source {
             Source::Child => drain(&self.children),
-            Source::Timer => drain(&self.timer),
+            Source::Timer => {
+                drain(&self.timer);
+                self.alarm = 0;
+            }
             Source::Listener => self.accept(),
             Source::Connection(at) => {
                 let connection = &mut self.connections[*at];

@@ -133,6 +133,9 @@ pub struct Start {
     pub grace_ms: u64,
     /// The daemon's own, kept and handed back as it is.
     pub note: Value,
+    /// Nobody wants to be told that it has started.
+    #[serde(default)]
+    pub quiet: bool,
 }
 
 /// From the daemon to its keeper.
@@ -246,8 +249,9 @@ mod tests {
                     deadline_boot_ms: 90_000,
                     grace_ms: 500,
                     note: note(),
+                    quiet: true,
                 })),
-                r#"{"start":{"key":{"id":"x","attempt":2},"argv":["sh","-c"],"env":[["PATH","/bin"],["ODD",{"hex":"61ff"}]],"cwd":"/root","deadline_boot_ms":90000,"grace_ms":500,"note":{"n":12345678901234567890123,"f":1.0}}}"#,
+                r#"{"start":{"key":{"id":"x","attempt":2},"argv":["sh","-c"],"env":[["PATH","/bin"],["ODD",{"hex":"61ff"}]],"cwd":"/root","deadline_boot_ms":90000,"grace_ms":500,"note":{"n":12345678901234567890123,"f":1.0},"quiet":true}}"#,
             ),
             (
                 Order::End {
