@@ -75,7 +75,7 @@ pub fn finish(world: &World, running: Running, end: End) {
     let paths = world.paths(id, *attempt);
     let max_output = config.daemon.max_output_size;
     let collected = collect::collect(&world.slots, running.slot, &paths, max_output);
-    let has_log = collected.has_log;
+    let (has_log, printed) = (collected.has_log, collected.printed);
     let exit = match &work {
         End::Exited { exit, .. } => *exit,
         _ => Exit::Unknown,
@@ -133,8 +133,10 @@ pub fn finish(world: &World, running: Running, end: End) {
         }
     }
     let keep_stdout = !matches!(verdict, Verdict::Completed(_) | Verdict::Held { .. });
-    let kept = collect::keep_logs(&world.slots, running.slot, &paths, keep_stdout, max_output);
-    if let Err(error) = kept {
+    if printed
+        && let Err(error) =
+            collect::keep_logs(&world.slots, running.slot, &paths, keep_stdout, max_output)
+    {
         tracing::warn!(
             handoff_id = id,
             "the attempt's log could not be kept: {error}"
@@ -146,7 +148,8 @@ pub fn finish(world: &World, running: Running, end: End) {
     let mut record = running.record.clone();
     let decision = conclude(&mut record, verdict, &facts);
     remember_leftover(world, &record, decision.to);
-    write_outcome(world, running.key, &record, decision.event, running.slot);
+    let slot = (running.slot, printed);
+    write_outcome(world, running.key, &record, decision.event, slot);
 }
 
 /// What the end of the work means, before anybody else has looked at it.
@@ -271,7 +274,13 @@ fn remember_leftover(world: &World, record: &Record, to: State) {
 }
 
 /// Writes a decided record out of `in-progress/` and cleans up after its attempt.
-fn write_outcome(world: &World, key: Key, record: &Record, event: &'static str, slot: u32) {
+fn write_outcome(
+    world: &World,
+    key: Key,
+    record: &Record,
+    event: &'static str,
+    (slot, printed): (u32, bool),
+) {
     let now = world.now();
     let to = record.meta.to.unwrap_or(State::InProgress);
     let line = transition(record, &key.id, event, State::InProgress, to, now.wall);
@@ -288,7 +297,9 @@ fn write_outcome(world: &World, key: Key, record: &Record, event: &'static str, 
         vec![line],
         move || {
             collect::clean(&paths);
-            slots.clear(slot);
+            if printed {
+                slots.clear(slot);
+            }
             slots.release(slot);
             reserved.release(&key.id);
             // A keeper that can't be told is one that is gone; the next start forgets it.

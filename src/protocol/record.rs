@@ -6,6 +6,7 @@
 //! version does not know are kept.
 
 use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -426,9 +427,7 @@ impl Record {
 
     /// The bytes that go to disk: indented, so that `cat` is enough to read it.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut doc = self.doc.clone();
-        doc.insert("handoffd".to_owned(), self.meta.to_value());
-        let mut bytes = serde_json::to_vec_pretty(&Value::Object(doc)).unwrap_or_default();
+        let mut bytes = serde_json::to_vec_pretty(&Whole(self)).unwrap_or_default();
         bytes.push(b'\n');
         bytes
     }
@@ -440,6 +439,21 @@ impl Record {
         doc.retain(|key, _| !OWNED.contains(&key.as_str()) && !is_lifted(key));
         doc.extend(self.meta.submitted.clone());
         doc
+    }
+}
+
+/// The document with what is ours in its place, without a copy of either.
+struct Whole<'a>(&'a Record);
+
+impl Serialize for Whole<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Record { doc, meta, .. } = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in doc.iter().filter(|(name, _)| *name != "handoffd") {
+            map.serialize_entry(name, value)?;
+        }
+        map.serialize_entry("handoffd", &meta.to_value())?;
+        map.end()
     }
 }
 

@@ -22,25 +22,35 @@ pub struct Collected {
     pub stderr_tail: String,
     /// There is a log to keep.
     pub has_log: bool,
+    /// The slot's files are not empty.
+    pub printed: bool,
     /// The file it printed to is gone: what it said can't be known.
     pub stdout_lost: bool,
 }
 
 /// Reads what the attempt in this slot left. Nothing is moved or deleted.
 pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64) -> Collected {
-    let stderr = slots.stderr_path(number);
+    let (stdout, stderr) = (slots.stdout_path(number), slots.stderr_path(number));
+    let stdout_size = fs::metadata(&stdout).map(|metadata| metadata.len());
+    let stderr_size = size(&stderr);
     // A crash may have come after the log was put away.
-    let log = if size(&stderr) == 0 {
-        paths.log.clone()
-    } else {
-        stderr
+    let (log, log_size) = match stderr_size {
+        0 => (&paths.log, size(&paths.log)),
+        _ => (&stderr, stderr_size),
     };
     Collected {
         result_file: read_result(&paths.result, max_output),
-        stdout: read_output(&slots.stdout_path(number), max_output),
-        stderr_tail: tail(&log),
-        has_log: size(&log) > 0,
-        stdout_lost: !slots.stdout_path(number).exists(),
+        stdout: match stdout_size {
+            Ok(1..) => read_output(&stdout, max_output),
+            _ => Output::Nothing,
+        },
+        stderr_tail: match log_size {
+            0 => String::new(),
+            _ => tail(log),
+        },
+        has_log: log_size > 0,
+        printed: stderr_size > 0 || !matches!(stdout_size, Ok(0)),
+        stdout_lost: stdout_size.is_err(),
     }
 }
 
@@ -49,9 +59,6 @@ fn size(path: &Path) -> u64 {
 }
 
 fn read_output(path: &Path, most: u64) -> Output {
-    if size(path) == 0 {
-        return Output::Nothing;
-    }
     let mut bytes = Vec::new();
     match File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
         Ok(_) => Output::read(&bytes),
