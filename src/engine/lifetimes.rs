@@ -37,8 +37,8 @@ impl Engine {
         };
         let id = id.to_owned();
         self.busy.insert(id.clone(), Busy::Launching);
-        self.actors
-            .run(move |world| launch(world, &id, &agent, source));
+        self.launches
+            .push(Box::new(move |world| launch(world, &id, &agent, source)));
     }
 
     pub(super) fn on_launched(&mut self, running: Running) {
@@ -133,7 +133,8 @@ impl Engine {
             self.schedule.release(&id);
         }
         self.busy.insert(id, Busy::Concluding);
-        self.actors.run(move |world| finish(world, running, end));
+        self.finishes
+            .push(Box::new(move |world| finish(world, running, end)));
     }
 
     fn on_orphan_gone(&mut self, key: &Key) {

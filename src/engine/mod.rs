@@ -49,7 +49,7 @@ use crate::engine::event::{Event, Folder};
 use crate::engine::intake::Submission;
 use crate::engine::outcome::End;
 use crate::engine::parked::Lot;
-use crate::engine::world::{Workers, World};
+use crate::engine::world::{Job, Workers, World};
 use crate::keeper::wire::{Held, Key};
 use crate::policy::schedule::{AgentLimits, RateLimit, Schedule};
 use crate::protocol::agent::AgentName;
@@ -131,6 +131,9 @@ pub struct Engine {
     readers: Workers,
     /// Launches, outcomes, commands.
     actors: Workers,
+    /// What this turn of the loop gives to the actors, at its end.
+    launches: Vec<Job>,
+    finishes: Vec<Job>,
     watcher: Arc<Watcher>,
     scanner: Arc<Mutex<Scanner>>,
     schedule: Schedule,
@@ -193,6 +196,7 @@ impl Engine {
     ) {
         use futures_util::StreamExt;
         self.begin();
+        self.act();
         while !self.done {
             let wake = self.next_wake_ms();
             tokio::select! {
@@ -218,6 +222,7 @@ impl Engine {
             self.ring();
             self.feed_looks();
             self.dispatch();
+            self.act();
             self.tell_keeper();
             self.check_end();
             self.tell_status();
@@ -381,6 +386,13 @@ impl Engine {
         });
         self.trouble = trouble;
         self.problem("disk", text);
+    }
+
+    /// A slot that was freed is filled first; whoever does that then judges what was there.
+    fn act(&mut self) {
+        let (launches, finishes) = (&mut self.launches, &mut self.finishes);
+        self.actors
+            .run_pairs(std::mem::take(launches), std::mem::take(finishes));
     }
 
     /// What the keeper is to forget goes with the next launch, or alone when there is none.

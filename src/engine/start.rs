@@ -131,6 +131,7 @@ pub fn mend_folders(world: &World) {
 /// Runs the daemon until it is stopped, or has drained.
 pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), StartError> {
     look::ignore_lease_signals();
+    tune_allocator();
     let root = std::path::absolute(&options.root).map_err(system("the root has no path"))?;
     let in_root = |what: String| StartError::Root {
         root: root.clone(),
@@ -217,6 +218,18 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         farewell(&world, commit_thread);
         Ok(())
     })
+}
+
+/// Documents come on one thread and go on another, in small pieces. Without this, the C library
+/// gathers all of them whenever one beside the end of a heap goes, and gives memory back that it
+/// asks for a moment later.
+fn tune_allocator() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: settings of the allocator, made before other threads start.
+    unsafe {
+        libc::mallopt(libc::M_MXFAST, 0);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
+    }
 }
 
 /// Lets what is being written be written, then leaves. Worker threads that still hold the world
@@ -321,6 +334,8 @@ fn build(
         world: Arc::clone(world),
         readers: Workers::start(world, "read", 2).map_err(&threads)?,
         actors: Workers::start(world, "act", 4).map_err(&threads)?,
+        launches: Vec::new(),
+        finishes: Vec::new(),
         watcher: Arc::new(watcher),
         scanner: Arc::new(Mutex::default()),
         schedule: Schedule::new(config.daemon.max_concurrent),

@@ -196,7 +196,7 @@ impl World {
     }
 }
 
-type Job = Box<dyn FnOnce(&World) + Send>;
+pub type Job = Box<dyn FnOnce(&World) + Send>;
 
 /// A few threads that work off jobs in the order they came, and end once this is dropped.
 ///
@@ -242,6 +242,24 @@ impl Workers {
     pub fn run(&self, job: impl FnOnce(&World) + Send + 'static) {
         self.queue.lock().waiting.push_back(Box::new(job));
         self.queue.arrived.notify_one();
+    }
+
+    /// Has pairs of jobs done, `first` before `second`, with one thread woken for each pair.
+    pub fn run_pairs(&self, first: Vec<Job>, second: Vec<Job>) {
+        let woken = first.len().max(second.len());
+        if woken == 0 {
+            return;
+        }
+        let (mut first, mut second) = (first.into_iter(), second.into_iter());
+        let mut jobs = self.queue.lock();
+        for _ in 0..woken {
+            jobs.waiting.extend(first.next());
+            jobs.waiting.extend(second.next());
+        }
+        drop(jobs);
+        for _ in 0..woken {
+            self.queue.arrived.notify_one();
+        }
     }
 }
 
