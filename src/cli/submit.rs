@@ -9,16 +9,15 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::cli::{Failed, Global, Outcome, duration, wait};
-use crate::clock::Clock;
+use crate::cli::style::safe;
+use crate::cli::{Failed, Global, Outcome, duration, validate, wait};
 use crate::config::Config;
 use crate::durable;
-use crate::policy::intake::{Needs, Plan, plan};
-use crate::protocol::agent::AgentName;
+use crate::policy::intake::Plan;
 use crate::protocol::document::{self, Document, Syntax};
 use crate::protocol::id::HandoffId;
 use crate::protocol::name::Ext;
-use crate::protocol::request::{Priority, Request};
+use crate::protocol::request::Request;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 
@@ -89,25 +88,18 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
     wait::until_ended(&layout, &ids, options.timeout)
 }
 
-/// What a request would become.
-pub struct Verdict {
-    /// The id that the document carries.
-    pub id: Option<String>,
-    pub agent: AgentName,
-    pub priority: Priority,
-}
-
-/// Judges a request as intake would, without dropping it.
-pub fn judge(config: &Config, file: &Path) -> Result<Verdict, Failed> {
+/// Reads a document, and the id that it carries.
+pub fn read_document(file: &Path) -> Result<(Document, Option<String>), Failed> {
     let (bytes, ext) = read(file)?;
     let document = parse(file, &bytes, ext)?;
     let written = View::of_document(&document.map).id().map(str::to_owned);
-    let request = well_formed(config, &document, file)?;
-    Ok(Verdict {
-        id: written,
-        agent: request.agent,
-        priority: request.priority,
-    })
+    Ok((document, written))
+}
+
+/// The id that a file's name would give it.
+pub fn stem(file: &Path) -> Option<String> {
+    let stem = file.file_stem()?.to_str()?;
+    HandoffId::parse(stem).ok().map(|id| id.to_string())
 }
 
 fn parse(file: &Path, bytes: &[u8], ext: Ext) -> Result<Document, Failed> {
@@ -159,31 +151,50 @@ fn refuse(from: &Path, code: &'static str, text: &str) -> Failed {
     Failed::thing(code, anyhow::anyhow!("{}: {text}", from.display()))
 }
 
-/// The request in a document, if it is one that can ever run.
-fn well_formed(config: &Config, document: &Document, from: &Path) -> Result<Request, Failed> {
+/// The request in a document, with every wrong field named. Without an id of its own it gets
+/// `id`, or a new one.
+pub fn request_in(document: &Document, from: &Path, id: Option<&str>) -> Result<Request, Failed> {
     let map = &document.map;
-    let id = match View::of_document(map).id() {
+    let id = match View::of_document(map).id().or(id) {
         Some(id) => HandoffId::parse(id).map_err(|error| {
-            refuse(
-                from,
-                "SCHEMA_VALIDATION_FAILED",
-                &format!("the id {id:?}: {error}"),
-            )
+            let text = format!("the id {id:?}: {error}");
+            refuse(from, "SCHEMA_VALIDATION_FAILED", &text)
         })?,
         None => new_id()?,
     };
-    let request = Request::from_document(map, &id).map_err(|errors| {
+    Request::from_document(map, &id).map_err(|errors| {
         let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Failed {
             field: errors.first().map(|error| error.field.clone()),
             ..refuse(from, "SCHEMA_VALIDATION_FAILED", &list.join("; "))
         }
-    })?;
-    // What it depends on is the daemon's business; here only what can't ever run is refused.
-    match plan(&request, config, &Needs::default(), Clock::System.now()) {
-        Plan::Refuse(told) => Err(refuse(from, told.code.as_str(), &told.message)),
-        _ => Ok(request),
+    })
+}
+
+/// The request in a document, if it is one that can ever run.
+fn well_formed(
+    layout: &Layout,
+    config: &Config,
+    document: &Document,
+    from: &Path,
+) -> Result<Request, Failed> {
+    let request = request_in(document, from, None)?;
+    let examined = validate::examine(layout, config, &document.map, request);
+    for warning in &examined.receipt.warnings {
+        eprintln!(
+            "warning: {}: {}",
+            from.display(),
+            safe(&warning.to_string(), false)
+        );
     }
+    let ((Plan::Refuse(told), _) | (_, Some(told))) = (examined.planned, examined.receipt.refusal)
+    else {
+        return Ok(examined.request);
+    };
+    Err(Failed {
+        field: told.fields.first().map(|error| error.field.clone()),
+        ..refuse(from, told.code.as_str(), &told.message)
+    })
 }
 
 fn check(
@@ -193,7 +204,7 @@ fn check(
     original: Option<(Vec<u8>, Ext)>,
     from: &Path,
 ) -> Result<Checked, Failed> {
-    let id = well_formed(config, &document, from)?.id;
+    let id = well_formed(layout, config, &document, from)?.id;
     let Document { map, syntax } = document;
     if layout.is_taken(id.as_str()) || layout.submission(id.as_str()).is_some() {
         return Err(refuse(

@@ -1,39 +1,177 @@
-//! `handoffd validate`: what intake would say of a request, without running anything.
+//! `handoffd validate`: what the receiver would say of a request, without running anything.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::cli::submit::{self, Verdict};
-use crate::cli::{Global, Outcome};
+use crate::cli::style::safe;
+use crate::cli::submit;
+use crate::cli::{Failed, Global, Outcome};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::engine::receive::{Desk, needs, receipt};
+use crate::policy::intake::{Plan, plan};
+use crate::policy::judge::Failure;
+use crate::policy::receive::Receipt;
+use crate::protocol::request::Request;
+use crate::protocol::view::View;
+use crate::spool::layout::Layout;
+use crate::store::artifacts::{Artifacts, Presence, RelPath};
+use crate::store::schemas::Schemas;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Exit code: 0 it would be accepted, 1 it would be refused.")]
 pub struct Options {
-    /// A request, or `-` for stdin
+    /// A request, a package or a report, or `-` for stdin
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
+/// All that is known of a request before it is dropped.
+pub struct Examined {
+    pub request: Request,
+    pub planned: Plan,
+    pub receipt: Receipt,
+}
+
+/// Looks at a request as intake would. What it refers to is looked for only where it would run
+/// at once.
+pub fn examine(
+    layout: &Layout,
+    config: &Config,
+    doc: &Map<String, Value>,
+    request: Request,
+) -> Examined {
+    let schemas = Schemas::new(&layout.schemas());
+    let artifacts = Artifacts::for_reading(layout.root());
+    let desk = Desk {
+        layout,
+        config: Arc::new(config.clone()),
+        schemas: &schemas,
+        artifacts: &artifacts,
+    };
+    let now = Clock::System.now();
+    let planned = plan(&request, config, &needs(&desk, &request), now);
+    let runs = !matches!(
+        planned,
+        Plan::WaitForDependencies { .. } | Plan::WaitForTime { .. }
+    );
+    let mut receipt = receipt(&desk, &View::of_document(doc), &request, runs);
+    if receipt.refusal.is_none()
+        && let Some(Ok(path)) = request.destination(now.wall)
+        && let Ok(path) = RelPath::parse(&path)
+        && !matches!(artifacts.presence(&path), Presence::Missing)
+    {
+        let field = "expected_output.destination";
+        let why = format!("{} exists already, and is not overwritten", path.as_str());
+        let wrong = crate::protocol::field::FieldError::new(field, why);
+        receipt.warnings.push(wrong);
+    }
+    Examined {
+        request,
+        planned,
+        receipt,
+    }
+}
+
 pub fn validate(global: &Global, options: &Options) -> Outcome {
     let config = global.load_config()?;
-    let Verdict {
-        id,
-        agent,
-        priority,
-    } = submit::judge(&config, &options.file)?;
+    let layout = global.layout()?;
+    let (document, written) = submit::read_document(&options.file)?;
+    let id = written.clone().or_else(|| submit::stem(&options.file));
+    let request = submit::request_in(&document, &options.file, id.as_deref())?;
+    let examined = examine(&layout, &config, &document.map, request);
+    let refusal = match (&examined.planned, &examined.receipt.refusal) {
+        (Plan::Refuse(told), _) | (_, Some(told)) => Some(told),
+        _ => None,
+    };
+    if let Some(told) = refusal {
+        return refuse(global, &examined, told);
+    }
+    accept(global, &examined, written);
+    Ok(0)
+}
+
+fn refuse(global: &Global, examined: &Examined, told: &Failure) -> Outcome {
+    if !global.json {
+        for action in &told.actions {
+            eprintln!("  → {}", safe(action, false));
+        }
+        return Err(Failed::thing(
+            told.code.as_str(),
+            anyhow::anyhow!("{}", told.message),
+        ));
+    }
+    let mut error = json!({ "code": told.code.as_str(), "message": told.message });
+    if let Some(first) = told.fields.first() {
+        error["field"] = first.field.clone().into();
+    }
+    let text = json!({
+        "valid": false,
+        "error": error,
+        "errors": told.fields,
+        "warnings": examined.receipt.warnings,
+        "acknowledgment": examined.receipt.acknowledgment,
+        "recovery_actions": told.actions,
+    });
+    println!("{text}");
+    Ok(1)
+}
+
+fn accept(global: &Global, examined: &Examined, id: Option<String>) {
+    let Examined {
+        request,
+        planned,
+        receipt,
+    } = examined;
+    let next = next_step(planned);
     if global.json {
         let text = json!({
-            "valid": true, "id": id, "agent": agent.to_string(), "priority": priority.as_str(),
+            "valid": true,
+            "id": id,
+            "dialect": request.dialect.to_string(),
+            "agent": request.agent.to_string(),
+            "priority": request.priority.as_str(),
+            "next": next,
+            "warnings": receipt.warnings,
+            "acknowledgment": receipt.acknowledgment,
         });
         println!("{text}");
-    } else {
-        let id = id.unwrap_or_else(|| "it (its id will be its file name)".to_owned());
-        println!(
-            "fine: {id} would go to {agent}, priority {}",
-            priority.as_str()
-        );
+        return;
     }
-    Ok(0)
+    let id = id.unwrap_or_else(|| "it (its id will be its file name)".to_owned());
+    println!(
+        "fine: {} is a {} for {}, priority {}; it {next}",
+        safe(&id, false),
+        request.dialect,
+        request.agent,
+        request.priority.as_str()
+    );
+    let task = receipt
+        .acknowledgment
+        .get("understood")
+        .and_then(|understood| understood.get("task")?.as_str());
+    if let Some(task) = task {
+        println!("  understood as: {}", safe(task, false));
+    }
+    for warning in &receipt.warnings {
+        println!("  warning: {}", safe(&warning.to_string(), false));
+    }
+}
+
+/// What would become of it first.
+fn next_step(planned: &Plan) -> String {
+    match planned {
+        Plan::Run => "would run when a place is free".to_owned(),
+        Plan::WaitForTime { .. } => "would wait for its time".to_owned(),
+        Plan::WaitForDependencies { ids, artifacts } => {
+            let all: Vec<&str> = ids.iter().chain(artifacts).map(String::as_str).collect();
+            format!("would wait for {}", all.join(", "))
+        }
+        Plan::WaitForHuman => "would wait for a person".to_owned(),
+        Plan::Complete => "would be completed at once: it ends its work".to_owned(),
+        Plan::Refuse(told) => format!("would be refused: {}", told.message),
+    }
 }

@@ -136,7 +136,7 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
                 let request = Request::from_document(&parsed.map, &wanted);
                 let needs = request
                     .as_ref()
-                    .map(|request| receive::needs(world, request))
+                    .map(|request| receive::needs(&world.desk(), request))
                     .unwrap_or_default();
                 let receipt = request
                     .as_ref()
@@ -168,7 +168,7 @@ fn received(world: &World, doc: &Map<String, Value>, request: &Request, needs: &
         planned,
         Plan::WaitForDependencies { .. } | Plan::WaitForTime { .. }
     );
-    receive::receipt(world, &View::of_document(doc), request, runs)
+    receive::receipt(&world.desk(), &View::of_document(doc), request, runs)
 }
 
 impl Submission {

@@ -181,7 +181,7 @@ fn admissible(world: &World, record: &mut Record, request: &Request) -> Result<(
         return Err(Box::new(told));
     }
     if !record.doc.contains_key("acknowledgment") {
-        let receipt = receipt(world, &View::of_record(record), request, true);
+        let receipt = receipt(&world.desk(), &View::of_record(record), request, true);
         if let Some(told) = receipt.refusal {
             record.set("acknowledgment", receipt.acknowledgment);
             return Err(Box::new(told));
@@ -194,7 +194,7 @@ fn admissible(world: &World, record: &mut Record, request: &Request) -> Result<(
 /// Writes into the record what its receiver says, with what has changed behind its back.
 fn acknowledge(world: &World, record: &mut Record, request: &Request, receipt: Receipt) {
     let mut acknowledgment = receipt.acknowledgment;
-    let changed = changed_artifacts(world, &View::of_record(record), request);
+    let changed = changed_artifacts(&world.desk(), &View::of_record(record), request);
     if !changed.is_empty()
         && let Some(said) = acknowledgment.as_object_mut()
     {

@@ -121,7 +121,7 @@ pub fn check_dependencies(world: &World, id: &str, dependencies: &[String], requ
             .iter()
             .map(|id| dependency_state(&world.layout, id))
             .collect(),
-        missing_artifacts: missing_artifacts(world, required),
+        missing_artifacts: missing_artifacts(&world.desk(), required),
     };
     world.tell(Event::DependencyStates {
         id: id.to_owned(),

@@ -76,7 +76,7 @@ pub fn readmit(
         Err(errors) => Some(refused(errors)),
         Ok(request) => {
             let config = world.config();
-            let needs = needs(world, request);
+            let needs = needs(&world.desk(), request);
             destination(plan(request, &config, &needs, now), request, &config)
         }
     };

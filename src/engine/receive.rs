@@ -1,10 +1,11 @@
 //! Receiving: looking up on disk what [`crate::policy::receive`] judges.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::config::{Config, MissingSchema};
 use crate::engine::intake::dependency_states;
-use crate::engine::world::World;
 use crate::policy::intake::Needs;
 use crate::policy::receive::{
     Findings, Found, Receipt, Reference, Rules, SchemaCheck, receive, references,
@@ -13,37 +14,47 @@ use crate::protocol::dialect::Dialect;
 use crate::protocol::field::FieldError;
 use crate::protocol::request::Request;
 use crate::protocol::view::View;
-use crate::store::artifacts::{Presence, RelPath};
-use crate::store::schemas::Checked;
+use crate::spool::layout::Layout;
+use crate::store::artifacts::{Artifacts, Presence, RelPath};
+use crate::store::schemas::{Checked, Schemas};
+
+/// What a receiver looks things up in: the daemon's own, or a command's that asks what it would
+/// say.
+pub struct Desk<'a> {
+    pub layout: &'a Layout,
+    pub config: Arc<Config>,
+    pub schemas: &'a Schemas,
+    pub artifacts: &'a Artifacts,
+}
 
 /// How what a request needs stands.
-pub fn needs(world: &World, request: &Request) -> Needs {
+pub fn needs(desk: &Desk<'_>, request: &Request) -> Needs {
     Needs {
-        dependencies: dependency_states(&world.layout, request),
-        missing_artifacts: missing_artifacts(world, &request.requires_artifacts),
+        dependencies: dependency_states(desk.layout, request),
+        missing_artifacts: missing_artifacts(desk, &request.requires_artifacts),
     }
 }
 
 /// Of these artifacts, by id or path, those that are not there.
-pub fn missing_artifacts(world: &World, required: &[String]) -> Vec<String> {
+pub fn missing_artifacts(desk: &Desk<'_>, required: &[String]) -> Vec<String> {
     let is_there = |named: &String| {
-        let path = path_of(world, named);
-        path.is_ok_and(|path| is_present(world, &path))
+        let path = path_of(desk, named);
+        path.is_ok_and(|path| is_present(desk, &path))
     };
     let missing = required.iter().filter(|named| !is_there(named));
     missing.cloned().collect()
 }
 
-fn is_present(world: &World, path: &RelPath) -> bool {
+fn is_present(desk: &Desk<'_>, path: &RelPath) -> bool {
     matches!(
-        world.artifacts.presence(path),
+        desk.artifacts.presence(path),
         Presence::File { .. } | Presence::Folder
     )
 }
 
 /// The path of an artifact that is named by its id or its path.
-fn path_of(world: &World, named: &str) -> Result<RelPath, String> {
-    match world.artifacts.find(named) {
+fn path_of(desk: &Desk<'_>, named: &str) -> Result<RelPath, String> {
+    match desk.artifacts.find(named) {
         Ok(Some(entry)) => RelPath::parse(&entry.path),
         _ => RelPath::parse(named.trim_end_matches('/')),
     }
@@ -51,15 +62,15 @@ fn path_of(world: &World, named: &str) -> Result<RelPath, String> {
 
 /// Receives a handoff. What it refers to is only looked for where it is about to run: before
 /// that, what it waits for may still produce it.
-pub fn receipt(world: &World, view: &View<'_>, request: &Request, runs: bool) -> Receipt {
-    let config = world.config();
+pub fn receipt(desk: &Desk<'_>, view: &View<'_>, request: &Request, runs: bool) -> Receipt {
+    let config = &desk.config;
     let mut findings = Findings {
-        input: input_check(world, view, request, &config),
-        output: output_schema(world, request, &config),
+        input: input_check(desk, view, request, config),
+        output: output_schema(desk, request, config),
         references: Vec::new(),
     };
     for (at, named) in request.requires_artifacts.iter().enumerate() {
-        if let Err(why) = path_of(world, named) {
+        if let Err(why) = path_of(desk, named) {
             findings.references.push(Reference {
                 field: format!("requires_artifacts[{at}]"),
                 path: named.clone(),
@@ -69,7 +80,7 @@ pub fn receipt(world: &World, view: &View<'_>, request: &Request, runs: bool) ->
     }
     if runs {
         for (field, path) in references(view) {
-            let found = look_up(world, &path);
+            let found = look_up(desk, &path);
             findings.references.push(Reference { field, path, found });
         }
     }
@@ -80,10 +91,10 @@ pub fn receipt(world: &World, view: &View<'_>, request: &Request, runs: bool) ->
     receive(view, &findings, rules)
 }
 
-fn look_up(world: &World, path: &str) -> Found {
+fn look_up(desk: &Desk<'_>, path: &str) -> Found {
     match RelPath::parse(path.trim_end_matches('/')) {
         Err(why) => Found::Refused(why),
-        Ok(path) => match world.artifacts.presence(&path) {
+        Ok(path) => match desk.artifacts.presence(&path) {
             Presence::Missing => Found::Missing,
             Presence::Other(what) => Found::Refused(format!("is {what}")),
             Presence::File { .. } | Presence::Folder => Found::There,
@@ -92,18 +103,18 @@ fn look_up(world: &World, path: &str) -> Found {
 }
 
 /// What a handoff depends on and that is no longer what was registered, in sentences.
-pub fn changed_artifacts(world: &World, view: &View<'_>, request: &Request) -> Vec<String> {
+pub fn changed_artifacts(desk: &Desk<'_>, view: &View<'_>, request: &Request) -> Vec<String> {
     let named = references(view).into_iter().map(|(_, path)| path);
     let required = request.requires_artifacts.iter().cloned();
     let mut changed = Vec::new();
     for named in required.chain(named) {
-        let Ok(Some(entry)) = world.artifacts.find(named.trim_end_matches('/')) else {
+        let Ok(Some(entry)) = desk.artifacts.find(named.trim_end_matches('/')) else {
             continue;
         };
         let Ok(path) = RelPath::parse(&entry.path) else {
             continue;
         };
-        if let Ok(measured) = world.artifacts.measure(&path)
+        if let Ok(measured) = desk.artifacts.measure(&path)
             && measured.sha256 != entry.sha256
         {
             changed.push(format!(
@@ -115,7 +126,12 @@ pub fn changed_artifacts(world: &World, view: &View<'_>, request: &Request) -> V
     changed
 }
 
-fn input_check(world: &World, view: &View<'_>, request: &Request, config: &Config) -> SchemaCheck {
+fn input_check(
+    desk: &Desk<'_>,
+    view: &View<'_>,
+    request: &Request,
+    config: &Config,
+) -> SchemaCheck {
     let specialist = config.specialist(&request.agent);
     let own = specialist.and_then(|specialist| specialist.input_schema.as_deref());
     let data = view.inner("input", "data");
@@ -134,7 +150,7 @@ fn input_check(world: &World, view: &View<'_>, request: &Request, config: &Confi
             &work
         }
     };
-    match world.schemas.check(schema, data) {
+    match desk.schemas.check(schema, data) {
         Checked::Valid => SchemaCheck::Valid,
         Checked::Missing(why) => SchemaCheck::NoSchema(why),
         Checked::Broken(why) => SchemaCheck::BadSchema(why),
@@ -162,13 +178,13 @@ pub fn named_whole(mut errors: Vec<FieldError>, whole: &str) -> Vec<FieldError> 
 }
 
 /// An output schema that can't be used is better known before an agent works for an hour.
-fn output_schema(world: &World, request: &Request, config: &Config) -> SchemaCheck {
+fn output_schema(desk: &Desk<'_>, request: &Request, config: &Config) -> SchemaCheck {
     let specialist = config.specialist(&request.agent);
     let own = specialist.and_then(|specialist| specialist.output_schema.as_deref());
     let Some(schema) = request.output.schema.as_deref().or(own) else {
         return SchemaCheck::Unchecked;
     };
-    match world.schemas.check(schema, &Value::Null) {
+    match desk.schemas.check(schema, &Value::Null) {
         Checked::Missing(why) => SchemaCheck::NoSchema(why),
         Checked::Broken(why) => SchemaCheck::BadSchema(why),
         Checked::Valid | Checked::Invalid(_) => SchemaCheck::Unchecked,

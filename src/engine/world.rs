@@ -15,6 +15,7 @@ use crate::clock::{Clock, Now};
 use crate::config::Config;
 use crate::engine::event::Event;
 use crate::engine::leftovers::Leftovers;
+use crate::engine::receive::Desk;
 use crate::keeper::client::Client;
 use crate::runner::launch::AttemptPaths;
 use crate::runner::slots::Slots;
@@ -143,6 +144,16 @@ impl World {
                 reserved.insert(path.to_owned(), id.to_owned());
                 None
             }
+        }
+    }
+
+    /// What receiving a handoff looks things up in.
+    pub fn desk(&self) -> Desk<'_> {
+        Desk {
+            layout: &self.layout,
+            config: self.config(),
+            schemas: &self.schemas,
+            artifacts: &self.artifacts,
         }
     }
 
