@@ -12,6 +12,7 @@ pub mod fields;
 pub mod id;
 pub mod json;
 pub mod lifecycle;
+pub mod links;
 pub mod markdown;
 pub mod name;
 pub mod record;

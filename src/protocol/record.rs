@@ -14,6 +14,7 @@ use crate::clock::Wall;
 use crate::protocol::field::FieldError;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
+use crate::protocol::links::Links;
 use crate::protocol::timer::Timer;
 
 /// The version of the stored format.
@@ -145,6 +146,7 @@ pub struct Meta {
     pub rejected: Option<String>,
     /// Where the artifact goes, resolved at the first claim.
     pub destination: Option<String>,
+    pub links: Links,
     /// What a newer daemon of the same format wrote, or a later feature.
     pub extra: Map<String, Value>,
 }
@@ -168,7 +170,7 @@ pub enum RecordError {
     Newer(u64),
 }
 
-fn take<T: DeserializeOwned + Default>(
+pub(super) fn take<T: DeserializeOwned + Default>(
     map: &mut Map<String, Value>,
     key: &str,
 ) -> Result<T, RecordError> {
@@ -179,7 +181,11 @@ fn take<T: DeserializeOwned + Default>(
     }
 }
 
-fn put<T: Serialize + PartialEq + Default>(map: &mut Map<String, Value>, key: &str, value: &T) {
+pub(super) fn put<T: Serialize + PartialEq + Default>(
+    map: &mut Map<String, Value>,
+    key: &str,
+    value: &T,
+) {
     if *value != T::default() {
         let value = serde_json::to_value(value).unwrap_or(Value::Null);
         map.insert(key.to_owned(), value);
@@ -215,6 +221,7 @@ impl Meta {
             applied: take(&mut map, "applied")?,
             rejected: take(&mut map, "rejected")?,
             destination: take(&mut map, "destination")?,
+            links: Links::take_from(&mut map)?,
             extra: map,
         })
     }
@@ -241,6 +248,7 @@ impl Meta {
         put(&mut map, "applied", &self.applied);
         put(&mut map, "rejected", &self.rejected);
         put(&mut map, "destination", &self.destination);
+        self.links.put_into(&mut map);
         map.extend(self.extra.clone());
         Value::Object(map)
     }
@@ -328,8 +336,10 @@ impl Record {
                 let mut record = Self { doc, meta };
                 record.new_budget();
                 record.meta.applied.clear();
-                // A submission can't say which file is its own.
+                // A submission can't say which file is its own, nor what is to be done for it.
                 record.meta.destination = None;
+                record.meta.links.spawns.clear();
+                record.meta.links.returns.clear();
                 for attempt in &mut record.meta.attempts {
                     // Whatever it was, it is not running now.
                     attempt.outcome.get_or_insert(AttemptOutcome::Interrupted);
@@ -400,6 +410,8 @@ impl Record {
     pub fn decide(&mut self, next: State) {
         // A record put here by hand may carry any number.
         self.meta.revision = self.meta.revision.saturating_add(1);
+        // What the last decision set in motion is done.
+        self.meta.links.spawns.clear();
         self.meta.to = Some(next);
         self.set("status", next.status());
         if next != State::Waiting {

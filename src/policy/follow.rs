@@ -1,0 +1,349 @@
+//! What a result sets in motion: the next step, or helpers that are asked first.
+//!
+//! Everything is decided here and written into the record; the handoffs themselves are made
+//! afterwards, from what the record says.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::clock::Wall;
+use crate::config::{Config, Step};
+use crate::protocol::agent::AgentName;
+use crate::protocol::links::Spawn;
+use crate::protocol::record::Record;
+use crate::protocol::view::View;
+
+/// How many sub-tasks one result may ask for.
+pub const MAX_CHILDREN: usize = 1000;
+
+/// The longest id of the first handoff that its followers carry whole.
+const MAX_CHAIN: usize = 150;
+
+/// What follows from a success.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Followed {
+    pub spawn: Option<Spawn>,
+    pub warnings: Vec<String>,
+}
+
+/// One handoff that is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    pub agent: AgentName,
+    pub phase: Option<Value>,
+    pub input: Map<String, Value>,
+    pub context: Map<String, Value>,
+    pub workflow_state: Option<Value>,
+    /// A result asked for it, so it counts against `max_hops`.
+    pub by_result: bool,
+}
+
+/// Where in a configured workflow a handoff stands.
+enum Position<'c> {
+    Outside,
+    Last,
+    Before(&'c Step, Value),
+}
+
+/// The step after a success: the workflow's, else whom the result names.
+pub fn after_success(
+    record: &Record,
+    id: &str,
+    result: &Map<String, Value>,
+    config: &Config,
+    now: Wall,
+) -> Followed {
+    let mut followed = Followed::default();
+    let named = result
+        .get("handoff")
+        .and_then(|handoff| handoff.get("next_agent")?.as_str())
+        .and_then(|agent| AgentName::parse(agent).ok());
+    let view = View::of_record(record);
+    let asked = match position(&view, config) {
+        Position::Before(step, workflow_state) => {
+            if let Some(named) = named.filter(|named| *named != step.agent) {
+                followed.warnings.push(format!(
+                    "the result names {named} as the next agent; the workflow goes on with {}",
+                    step.agent
+                ));
+            }
+            Asked {
+                agent: step.agent.clone(),
+                phase: Some(step.phase.clone().into()),
+                input: handed_on(record, result),
+                context: carried(&view),
+                workflow_state: Some(workflow_state),
+                by_result: false,
+            }
+        }
+        Position::Last => {
+            if let Some(named) = named {
+                followed.warnings.push(format!(
+                    "the result names {named} as the next agent, but the workflow ends here"
+                ));
+            }
+            return followed;
+        }
+        Position::Outside => {
+            let Some(agent) = named else {
+                return followed;
+            };
+            Asked {
+                agent,
+                phase: result
+                    .get("handoff")
+                    .and_then(|handoff| handoff.get("next_phase"))
+                    .filter(|phase| !phase.is_null())
+                    .cloned(),
+                input: handed_on(record, result),
+                context: carried(&view),
+                workflow_state: view.get("workflow_state").cloned(),
+                by_result: true,
+            }
+        }
+    };
+    followed.spawn = Some(spawn(record, id, asked, 0, config, now));
+    followed
+}
+
+fn position<'c>(view: &View<'_>, config: &'c Config) -> Position<'c> {
+    let Some(Value::Object(state)) = view.get("workflow_state") else {
+        return Position::Outside;
+    };
+    let name = state.get("name").and_then(Value::as_str);
+    let Some(steps) = name.and_then(|name| config.workflows.get(name)) else {
+        return Position::Outside;
+    };
+    let own = view.agent();
+    let current = state
+        .get("current_step")
+        .and_then(Value::as_u64)
+        .and_then(|step| usize::try_from(step).ok())
+        .or_else(|| {
+            let at = steps
+                .iter()
+                .position(|step| Some(&step.agent) == own.as_ref());
+            at.map(|at| at + 1)
+        })
+        .unwrap_or(1);
+    let Some(next) = steps.get(current) else {
+        return Position::Last;
+    };
+    let phases =
+        |steps: &[Step]| -> Vec<String> { steps.iter().map(|step| step.phase.clone()).collect() };
+    let mut state = state.clone();
+    state.insert("current_step".to_owned(), (current + 1).into());
+    state.insert(
+        "completed_steps".to_owned(),
+        json!(phases(&steps[..current])),
+    );
+    state.insert(
+        "remaining_steps".to_owned(),
+        json!(phases(&steps[current + 1..])),
+    );
+    Position::Before(next, Value::Object(state))
+}
+
+/// What the next agent is told, out of a result.
+pub fn handed_on(record: &Record, result: &Map<String, Value>) -> Map<String, Value> {
+    let mut data = Map::new();
+    let handoff = result.get("handoff").and_then(Value::as_object);
+    let mut put = |key: &str, value: Option<&Value>| {
+        if let Some(value) = value.filter(|value| !value.is_null()) {
+            data.insert(key.to_owned(), value.clone());
+        }
+    };
+    put(
+        "context",
+        handoff.and_then(|handoff| handoff.get("context")),
+    );
+    for key in [
+        "summary",
+        "phase",
+        "files_modified",
+        "verification",
+        "decisions",
+    ] {
+        put(key, result.get(key));
+    }
+    let delivered = record
+        .doc
+        .get("output")
+        .and_then(|output| output.get("artifacts"));
+    put("artifacts", delivered.or_else(|| result.get("artifacts")));
+    for key in ["open_questions", "expectations"] {
+        let inside = handoff.and_then(|handoff| handoff.get(key));
+        put(key, inside.or_else(|| result.get(key)));
+    }
+    data
+}
+
+/// The context that goes with a handoff wherever it goes.
+pub fn carried(view: &View<'_>) -> Map<String, Value> {
+    let inside = view
+        .handoff()
+        .and_then(|handoff| handoff.get("context")?.as_object());
+    let top = view.doc.get("context").and_then(Value::as_object);
+    let mut context = top.cloned().unwrap_or_default();
+    for key in ["task_id", "project_id"] {
+        if let Some(value) = inside.and_then(|inside| inside.get(key)) {
+            context.insert(key.to_owned(), value.clone());
+        }
+    }
+    context
+}
+
+/// Helpers that a result asks for. `Err` with why none of them may be.
+pub fn delegates(
+    record: &Record,
+    id: &str,
+    asked: Vec<Asked>,
+    config: &Config,
+    now: Wall,
+) -> Result<Vec<Spawn>, String> {
+    let spawns: Vec<Spawn> = asked
+        .into_iter()
+        .enumerate()
+        .map(|(index, asked)| spawn(record, id, asked, index, config, now))
+        .collect();
+    match spawns.iter().find_map(|spawn| spawn.refused.clone()) {
+        Some(why) => Err(why),
+        None => Ok(spawns),
+    }
+}
+
+/// Makes the request, or says why it is refused.
+fn spawn(
+    record: &Record,
+    id: &str,
+    asked: Asked,
+    index: usize,
+    config: &Config,
+    now: Wall,
+) -> Spawn {
+    let links = &record.meta.links;
+    let view = View::of_record(record);
+    // Every delegation of one handoff counts, also if it comes back each time.
+    let hop = links.hop.saturating_add(1);
+    let by_result = u32::from(asked.by_result);
+    let earlier = u32::try_from(links.children.len()).unwrap_or(u32::MAX);
+    let count = links.asked.saturating_add(by_result);
+    let chain = links.chain_of(id);
+    let input = Value::Object(asked.input);
+    let entry = format!(
+        "{} {}",
+        asked.agent,
+        &hex(input.to_string().as_bytes())[..16]
+    );
+    let refused = refusal(record, id, &asked.agent, &entry, asked.by_result, config);
+    let attempt = record
+        .meta
+        .attempts
+        .last()
+        .map_or(0, |attempt| attempt.number);
+    let child = child_id(chain, hop, id, attempt, index);
+    let mut request = Map::new();
+    request.insert("handoff_id".to_owned(), child.clone().into());
+    request.insert("timestamp".to_owned(), now.to_string().into());
+    let mut source = Map::new();
+    if let Some(agent) = view.agent_written() {
+        source.insert("agent_id".to_owned(), agent.into());
+    }
+    if let Some(phase) = view.phase() {
+        source.insert("phase".to_owned(), phase.into());
+    }
+    request.insert("source".to_owned(), Value::Object(source));
+    let mut target = Map::from_iter([("agent_id".to_owned(), asked.agent.to_string().into())]);
+    if let Some(phase) = asked.phase {
+        target.insert("phase".to_owned(), phase);
+    }
+    request.insert("target".to_owned(), Value::Object(target));
+    if !asked.context.is_empty() {
+        request.insert("context".to_owned(), Value::Object(asked.context));
+    }
+    request.insert("input".to_owned(), json!({ "data": input }));
+    if let Some(priority) = view.get("priority") {
+        request.insert("priority".to_owned(), priority.clone());
+    }
+    if let Some(state) = asked.workflow_state {
+        request.insert("workflow_state".to_owned(), state);
+    }
+    let mut trail = links.trail.clone();
+    if asked.by_result {
+        trail.push(entry);
+    }
+    request.insert(
+        "handoffd".to_owned(),
+        json!({
+            "format": 1, "revision": 0, "attempts": [],
+            "chain": chain, "hop": hop,
+            "asked": count.saturating_add(if asked.by_result { earlier } else { 0 }),
+            "parent": id, "trail": trail,
+        }),
+    );
+    Spawn {
+        id: child,
+        request,
+        refused,
+    }
+}
+
+/// Why a result may not ask for this, in a sentence that names the chain.
+fn refusal(
+    record: &Record,
+    id: &str,
+    agent: &AgentName,
+    entry: &str,
+    by_result: bool,
+    config: &Config,
+) -> Option<String> {
+    if !by_result {
+        return None;
+    }
+    let links = &record.meta.links;
+    let way: Vec<&str> = links
+        .trail
+        .iter()
+        .filter_map(|entry| entry.rsplit_once(' '))
+        .map(|(agent, _)| agent)
+        .collect();
+    let way = way.join(" → ");
+    let chain = links.chain_of(id);
+    let earlier = u32::try_from(links.children.len()).unwrap_or(u32::MAX);
+    let asked = links.asked.saturating_add(earlier).saturating_add(1);
+    if links.trail.iter().any(|known| known == entry) {
+        return Some(format!(
+            "chain {chain} goes in a circle: {agent} was asked for the very same before \
+             ({way} → {agent})"
+        ));
+    }
+    if asked > config.daemon.max_hops {
+        return Some(format!(
+            "chain {chain} is too long: {agent} would be hop {asked} that a result asks for, and \
+             daemon.max_hops is {} ({way} → {agent})",
+            config.daemon.max_hops
+        ));
+    }
+    None
+}
+
+/// An id that the same outcome gives again, so that a crash can't make two of one.
+fn child_id(chain: &str, hop: u32, parent: &str, attempt: u32, index: usize) -> String {
+    let chain: String = chain.chars().take(MAX_CHAIN).collect();
+    let made_from = format!("{parent}\0{attempt}\0{index}");
+    let hash = &hex(made_from.as_bytes())[..8];
+    format!("{}.{hop}-{hash}", chain.replace('~', "-"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    let digest = Sha256::digest(bytes);
+    digest.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;

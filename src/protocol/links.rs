@@ -1,0 +1,73 @@
+//! Links: how a handoff stands in its chain, and what its outcome sets in motion.
+//!
+//! They are part of the daemon's own block in a record. Of a submission they are history to
+//! show: a handoff is woken and cancelled by what those who wait for it say, never by what it
+//! says of itself.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::record::{RecordError, put, take};
+
+/// How a handoff is linked with others.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Links {
+    /// The first handoff of the chain; absent where it is that one itself.
+    pub chain: Option<String>,
+    /// How far from the first.
+    pub hop: u32,
+    /// How many of the hops were asked for by results, steps of workflows left out.
+    pub asked: u32,
+    pub parent: Option<String>,
+    /// Those that it has set in motion, in order.
+    pub children: Vec<String>,
+    /// What those that it delegated to gave back.
+    pub returns: Vec<Value>,
+    /// What the decided outcome sets in motion: written before it is done, so that it can be
+    /// done again.
+    pub spawns: Vec<Spawn>,
+    /// Who was asked for what along the chain, to know a circle.
+    pub trail: Vec<String>,
+}
+
+/// One handoff that is to be set in motion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spawn {
+    pub id: String,
+    /// The request, as it goes into `pending/`.
+    pub request: Map<String, Value>,
+    /// Why it is written straight to `failed/` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+impl Links {
+    pub(super) fn take_from(map: &mut Map<String, Value>) -> Result<Self, RecordError> {
+        Ok(Self {
+            chain: take(map, "chain")?,
+            hop: take(map, "hop")?,
+            asked: take(map, "asked")?,
+            parent: take(map, "parent")?,
+            children: take(map, "children")?,
+            returns: take(map, "returns")?,
+            spawns: take(map, "spawns")?,
+            trail: take(map, "trail")?,
+        })
+    }
+
+    pub(super) fn put_into(&self, map: &mut Map<String, Value>) {
+        put(map, "chain", &self.chain);
+        put(map, "hop", &self.hop);
+        put(map, "asked", &self.asked);
+        put(map, "parent", &self.parent);
+        put(map, "children", &self.children);
+        put(map, "returns", &self.returns);
+        put(map, "spawns", &self.spawns);
+        put(map, "trail", &self.trail);
+    }
+
+    /// The chain's name: its first handoff's id.
+    pub fn chain_of<'a>(&'a self, id: &'a str) -> &'a str {
+        self.chain.as_deref().unwrap_or(id)
+    }
+}
