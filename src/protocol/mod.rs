@@ -20,6 +20,7 @@ pub mod report;
 pub mod request;
 pub mod result;
 pub mod shape;
+pub mod task;
 pub mod timer;
 pub mod view;
 pub mod yaml;
