@@ -1,0 +1,267 @@
+//! The states of tasks: one file each, replaced whole, by one writer at a time.
+//!
+//! A writer holds the task's lock, brings the version after the stored one, and puts a new file
+//! in the old one's place; anything else is a [`StoreError::Conflict`] and changes nothing. A
+//! reader needs no lock: what it opens is a whole document, the old one or the new one. The lock
+//! is the kernel's and goes with its holder, so a writer that was killed blocks nobody; what it
+//! may leave is a temporary file, which the next writer takes away.
+//!
+//! Each version also leaves a line in the task's history, written before the version takes its
+//! place. A line without its version (a writer that died in between) is told by the line after
+//! it, or by the state, and is not shown.
+//!
+//! Deliberately absent: merging. Who loses a race loads again and decides anew.
+
+mod error;
+mod facts;
+mod file;
+mod history;
+mod lock;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::clock::Clock;
+use crate::durable::{self, Durability};
+use crate::protocol::json;
+use crate::protocol::task::{Change, FOLDER, StateError, TaskId, TaskState, change};
+
+pub use error::StoreError;
+pub use facts::{Fact, fact};
+pub use file::read_plain;
+pub use lock::Holder;
+
+/// How large a state may become.
+pub const MAX_STATE_SIZE: u64 = 8 << 20;
+
+/// How long a writer waits for another one.
+pub const LOCK_WAIT: Duration = Duration::from_secs(30);
+
+/// How many outcomes a state remembers.
+pub const MAX_APPLIED: usize = 256;
+
+#[derive(Debug, Clone)]
+pub struct Store {
+    folder: PathBuf,
+    durability: Durability,
+    wait: Duration,
+    max_size: u64,
+    clock: Clock,
+}
+
+impl Store {
+    /// The states of the root in `root`. Nothing is read or made yet.
+    pub fn new(root: &Path, durability: Durability) -> Self {
+        Self {
+            folder: root.join(FOLDER),
+            durability,
+            wait: LOCK_WAIT,
+            max_size: MAX_STATE_SIZE,
+            clock: Clock::System,
+        }
+    }
+
+    /// The same store, whose writers wait this long at most.
+    #[must_use]
+    pub fn waiting(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// The same store with another limit for a state.
+    #[must_use]
+    pub fn holding(mut self, max_size: u64) -> Self {
+        self.max_size = max_size;
+        self
+    }
+
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    pub fn path(&self, task: &TaskId) -> PathBuf {
+        self.folder.join(format!("{task}.json"))
+    }
+
+    fn lock_path(&self, task: &TaskId) -> PathBuf {
+        self.folder.join(format!("{task}.lock"))
+    }
+
+    fn history_path(&self, task: &TaskId) -> PathBuf {
+        self.folder.join(format!("{task}.history.jsonl"))
+    }
+
+    /// Used under the lock only, so there is one for each task and a crash leaves one at most.
+    fn temp_path(&self, task: &TaskId) -> PathBuf {
+        self.folder.join(format!(".{task}.tmp"))
+    }
+
+    /// The state as it is now; none if the task has none yet.
+    pub fn load(&self, task: &TaskId) -> Result<Option<TaskState>, StoreError> {
+        let path = self.path(task);
+        let Some(bytes) = read_plain(&path, self.max_size)? else {
+            return Ok(None);
+        };
+        parse(&path, task, &bytes).map(Some)
+    }
+
+    /// Replaces the stored state, if this one is the version after it.
+    pub fn save(&self, state: &TaskState) -> Result<TaskState, StoreError> {
+        let task = state.task();
+        let path = self.path(task);
+        self.make_folder()?;
+        let _lock = lock::take(
+            &self.lock_path(task),
+            task,
+            self.wait,
+            self.clock.now().wall,
+        )?;
+        let stored = self.load(task)?;
+        check_version(stored.as_ref(), state)?;
+        let state = remembering(stored.as_ref(), state);
+        let bytes = self.encode(&path, &state)?;
+        let line = change(stored.as_ref(), &state, self.clock.now().wall);
+        history::append(&self.history_path(task), &line, self.durability)?;
+        durable::write_whole(&path, &self.temp_path(task), &bytes, self.durability)
+            .map_err(|source| StoreError::io(&path, source))?;
+        Ok(state)
+    }
+
+    /// Loads, lets `change` make the next version of what it finds, and saves it; anew from the
+    /// load if another writer was faster. `None` from `change` leaves everything as it is.
+    pub fn update<E: From<StoreError>>(
+        &self,
+        task: &TaskId,
+        mut change: impl FnMut(Option<TaskState>) -> Result<Option<TaskState>, E>,
+    ) -> Result<Option<TaskState>, E> {
+        const TRIES: usize = 100;
+        for _ in 1..TRIES {
+            let Some(next) = change(self.load(task)?)? else {
+                return Ok(None);
+            };
+            match self.save(&next) {
+                Err(StoreError::Conflict { .. }) => {}
+                saved => return Ok(Some(saved?)),
+            }
+        }
+        match change(self.load(task)?)? {
+            Some(next) => Ok(Some(self.save(&next)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// What each version changed, the first one first.
+    pub fn history(&self, task: &TaskId) -> Result<Vec<Change>, StoreError> {
+        let newest = self.load(task)?.map_or(0, |state| state.version());
+        history::read(&self.history_path(task), newest)
+    }
+
+    /// Every task that has a state, by name.
+    pub fn tasks(&self) -> Result<Vec<TaskId>, StoreError> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(StoreError::io(&self.folder, error)),
+        };
+        let mut tasks: Vec<TaskId> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter_map(|name| TaskId::parse(name.strip_suffix(".json")?).ok())
+            .collect();
+        tasks.sort();
+        Ok(tasks)
+    }
+
+    fn make_folder(&self) -> Result<(), StoreError> {
+        if self.folder.is_dir() {
+            return Ok(());
+        }
+        let made = fs::create_dir_all(&self.folder).and_then(|()| {
+            // The folder and the one it stands in may both be new.
+            for parent in self.folder.ancestors().skip(1).take(2) {
+                durable::sync_dir(&fs::File::open(parent)?, self.durability)?;
+            }
+            Ok(())
+        });
+        made.map_err(|error| StoreError::io(&self.folder, error))
+    }
+
+    fn encode(&self, path: &Path, state: &TaskState) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = serde_json::to_vec_pretty(state.document())
+            .map_err(|error| StoreError::io(path, error.into()))?;
+        bytes.push(b'\n');
+        let size = bytes.len() as u64;
+        if size > self.max_size {
+            return Err(StoreError::TooLarge {
+                path: path.to_owned(),
+                size,
+                most: self.max_size,
+            });
+        }
+        Ok(bytes)
+    }
+}
+
+fn parse(path: &Path, task: &TaskId, bytes: &[u8]) -> Result<TaskState, StoreError> {
+    let broken = |why: String| StoreError::Broken {
+        path: path.to_owned(),
+        why,
+    };
+    let text = std::str::from_utf8(bytes).map_err(|_| broken("not UTF-8".to_owned()))?;
+    let doc = match json::parse_own(text).map_err(|error| broken(error.to_string()))? {
+        Value::Object(doc) => doc,
+        _ => return Err(broken("a JSON object was expected".to_owned())),
+    };
+    let state = TaskState::from_document(doc).map_err(|error| match error {
+        StateError::NewerFormat { found } => StoreError::NewerFormat {
+            path: path.to_owned(),
+            found,
+        },
+        StateError::Invalid(_) => broken(error.to_string()),
+    })?;
+    if state.task() != task {
+        let found = state.task();
+        return Err(broken(format!("it is the state of {found}, not of {task}")));
+    }
+    Ok(state)
+}
+
+fn check_version(stored: Option<&TaskState>, brought: &TaskState) -> Result<(), StoreError> {
+    let at = stored.map_or(0, TaskState::version);
+    if brought.version() == at.saturating_add(1) {
+        return Ok(());
+    }
+    Err(StoreError::Conflict {
+        task: brought.task().clone(),
+        stored: stored.map(TaskState::version),
+        brought: brought.version(),
+    })
+}
+
+/// The state with what the stored one remembers of applied outcomes: an agent that saves a
+/// document of its own making must not make the daemon forget.
+fn remembering(stored: Option<&TaskState>, brought: &TaskState) -> TaskState {
+    let mut state = brought.clone();
+    let known: Vec<&str> = brought.applied().collect();
+    let mut all: Vec<&str> = stored
+        .iter()
+        .flat_map(|stored| stored.applied())
+        .filter(|key| !known.contains(key))
+        .collect();
+    if all.is_empty() && known.len() <= MAX_APPLIED {
+        return state;
+    }
+    all.extend(known);
+    let skipped = all.len().saturating_sub(MAX_APPLIED);
+    let kept: Vec<Value> = all.into_iter().skip(skipped).map(Value::from).collect();
+    state.set("applied", kept);
+    state
+}
