@@ -9,3 +9,4 @@ pub mod receive;
 pub mod retry;
 pub mod schedule;
 pub mod verify;
+pub mod task;

@@ -32,6 +32,10 @@ pub use read::check_entry;
 /// The format that this version writes, and the newest that it reads.
 pub const FORMAT: u64 = 1;
 
+/// How many applied outcomes a state remembers. A crash is repaired within moments, so the last
+/// few would do; the rest is for tasks that many handoffs work on at once.
+pub const MAX_APPLIED: usize = 256;
+
 /// Where the states stand, from the root.
 pub const FOLDER: &str = "context/state";
 

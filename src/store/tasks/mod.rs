@@ -31,7 +31,7 @@ use serde_json::Value;
 use crate::clock::Clock;
 use crate::durable::{self, Durability};
 use crate::protocol::json;
-use crate::protocol::task::{Change, FOLDER, StateError, TaskId, TaskState, change};
+use crate::protocol::task::{Change, FOLDER, MAX_APPLIED, StateError, TaskId, TaskState, change};
 
 pub use error::StoreError;
 pub use facts::{Fact, fact};
@@ -43,9 +43,6 @@ pub const MAX_STATE_SIZE: u64 = 8 << 20;
 
 /// How long a writer waits for another one.
 pub const LOCK_WAIT: Duration = Duration::from_secs(30);
-
-/// How many outcomes a state remembers.
-pub const MAX_APPLIED: usize = 256;
 
 #[derive(Debug, Clone)]
 pub struct Store {
