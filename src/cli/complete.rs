@@ -9,9 +9,11 @@ use clap_complete::env::EnvCompleter;
 
 use crate::cli::{Cli, Global, Outcome};
 use crate::inspect::artifacts;
+use crate::durable::Durability;
 use crate::inspect::list::{Filter, places};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
+use crate::store::tasks::Store;
 
 /// The most ids that a shell is given.
 const MOST: usize = 200;
@@ -84,6 +86,15 @@ pub fn artifact_ids() -> ArgValueCandidates {
             }
         });
         offered
+/// Every task that has a state.
+pub fn tasks() -> ArgValueCandidates {
+        let tasks = Store::new(&root(), Durability::Full).tasks();
+        tasks
+            .unwrap_or_default()
+            .into_iter()
+            .take(MOST)
+            .map(|task| CompletionCandidate::new(task.as_str()))
+            .collect()
     })
 }
 

@@ -18,6 +18,7 @@ mod prune;
 mod run;
 mod service;
 mod show;
+mod state;
 mod status;
 mod style;
 mod submit;
@@ -28,7 +29,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::config::{Config, ConfigError};
 use crate::spool::layout::Layout;
@@ -101,6 +102,8 @@ enum Command {
     Cancel(act::CancelOptions),
     /// Run failed handoffs again, or end a wait for a retry
     Retry(act::RetryOptions),
+    /// The states of tasks: what agents made, decided and hand on
+    State(state::Options),
     /// What intake would say of a request, without running it
     Validate(validate::Options),
     /// Delete what has ended and is old
@@ -123,6 +126,8 @@ pub struct Failed {
     pub error: anyhow::Error,
     pub place: Option<(usize, usize)>,
     pub field: Option<String>,
+    /// What else a machine may want to know.
+    pub detail: Vec<(&'static str, Value)>,
 }
 
 impl Failed {
@@ -134,6 +139,7 @@ impl Failed {
             error: error.into(),
             place: None,
             field: None,
+            detail: Vec::new(),
         }
     }
 
@@ -154,6 +160,10 @@ impl Failed {
             }
             if let (Some(field), Some(map)) = (&self.field, error.as_object_mut()) {
                 map.insert("field".to_owned(), field.clone().into());
+            }
+            if let Some(map) = error.as_object_mut() {
+                let detail = self.detail.iter().cloned();
+                map.extend(detail.map(|(key, value)| (key.to_owned(), value)));
             }
             println!("{}", json!({ "error": error }));
         } else {
@@ -199,6 +209,7 @@ pub fn main() -> ExitCode {
         Some(Command::Export(options)) => export::export(&cli.global, options),
         Some(Command::Cancel(options)) => act::cancel(&cli.global, options),
         Some(Command::Retry(options)) => act::retry(&cli.global, options),
+        Some(Command::State(options)) => state::state(&cli.global, options),
         Some(Command::Validate(options)) => validate::validate(&cli.global, options),
         Some(Command::Prune(options)) => prune::prune(&cli.global, options),
         Some(Command::Check(options)) => check::check(&cli.global, options),

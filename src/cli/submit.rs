@@ -127,7 +127,7 @@ fn made(agent: &str, input: Option<&str>) -> Result<Map<String, Value>, Failed> 
     Ok(map)
 }
 
-fn read(file: &Path) -> Result<(Vec<u8>, Ext), Failed> {
+pub(super) fn read(file: &Path) -> Result<(Vec<u8>, Ext), Failed> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().read_to_end(&mut bytes)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::config::Specialist;
 
 /// Of the daemon's own environment, what every specialist may see.
-const PASSED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
+pub(super) const PASSED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
 
 /// Where an attempt's files stand, by id and attempt.
 #[derive(Debug, Clone)]

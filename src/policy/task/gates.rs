@@ -85,7 +85,7 @@ fn kinds<'p>(phases: &'p Phases, phase: &str) -> impl Iterator<Item = &'p str> {
 }
 
 /// Type and hash of the last entry for each path: what was said of it before is past.
-fn newest(state: &TaskState) -> HashMap<&str, (&str, &str)> {
+pub(super) fn newest(state: &TaskState) -> HashMap<&str, (&str, &str)> {
     state
         .artifacts()
         .map(|artifact| {

@@ -1,0 +1,313 @@
+//! `handoffd state handoff`: an agent hands its task on.
+//!
+//! What it brings comes from flags, from a document, or from both; gates are asked, commands run,
+//! and only then is anything saved. What is printed is the command for the next agent.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::{Desk, invalid, read_document, store_failed};
+use crate::cli::{Failed, Outcome, complete};
+use crate::clock::{Clock, Wall};
+use crate::policy::task::{
+    Delta, Draft, GateResult, MAX_SUMMARY_TOKENS, Refusal, Step, command, draft, settle,
+};
+use crate::protocol::task::TaskState;
+use crate::runner::gate::{self, Terms};
+use crate::store::tasks::{StoreError, fact};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Artifacts and decisions are added, blocking issues replaced. The document \
+                        has the same fields as a result: artifacts, decisions, blocking_issues, \
+                        warnings, quality_gates, and phase, from, to.\n\nExit code 1: a gate \
+                        failed, a human has to decide, or the task is unknown.\n\nExample:\n  \
+                        handoffd state handoff T --from coder --to tester --phase testing \
+                        --artifact source=src/login.rs --decision 'JWT' --because 'stateless'"
+)]
+pub struct Options {
+    #[arg(value_name = "TASK", add = complete::tasks())]
+    task: String,
+    /// A document with what was done, or `-` for stdin
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Who hands on; whoever had the task if this is not said
+    #[arg(long, value_name = "AGENT")]
+    from: Option<String>,
+    /// Who goes on
+    #[arg(long, value_name = "AGENT")]
+    to: Option<String>,
+    /// The phase that begins
+    #[arg(long, value_name = "PHASE")]
+    phase: Option<String>,
+    /// What was decided; each with its --because
+    #[arg(long, value_name = "TEXT")]
+    decision: Vec<String>,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    because: Vec<String>,
+    /// A decision with all its fields
+    #[arg(long, value_name = "JSON")]
+    decision_json: Vec<String>,
+    /// A file below the root that was made, with its type, as in source=src/a.rs
+    #[arg(long, value_name = "TYPE=PATH")]
+    artifact: Vec<String>,
+    /// An artifact with all its fields
+    #[arg(long, value_name = "JSON")]
+    artifact_json: Vec<String>,
+    /// What stands in the way
+    #[arg(long, value_name = "TEXT")]
+    blocking: Vec<String>,
+    /// What only a human can decide
+    #[arg(long, value_name = "TEXT")]
+    needs_human: Vec<String>,
+    /// An issue with all its fields
+    #[arg(long, value_name = "JSON")]
+    blocking_json: Vec<String>,
+    /// Leave the blocking issues as they are
+    #[arg(long, conflicts_with_all = ["blocking", "needs_human", "blocking_json"])]
+    keep_blocking: bool,
+    /// The human who lets it pass
+    #[arg(long, value_name = "NAME")]
+    approved_by: Option<String>,
+    /// A name for this handoff: under one name it is applied once
+    #[arg(long, value_name = "KEY")]
+    once: Option<String>,
+    /// Stay below fewer tokens than 500 in the summary
+    #[arg(long, value_name = "N", default_value_t = MAX_SUMMARY_TOKENS)]
+    max_tokens: usize,
+}
+
+/// How it ended, with the state from before.
+enum Ended {
+    Already { state: TaskState, held: bool },
+    Now { before: TaskState, step: Step },
+}
+
+/// An error on the way to a save.
+enum Trouble {
+    Store(StoreError),
+    Failed(Failed),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+pub(super) fn handoff(desk: &Desk, options: &Options) -> Outcome {
+    let task = Desk::task(&options.task)?;
+    let now = Clock::System.now().wall;
+    let document = options.document(desk)?;
+    let mut ended = None;
+    let updated = desk.store.update(&task, |stored| {
+        let before = stored.ok_or_else(|| Trouble::Failed(desk.unknown(&task)))?;
+        let delta = options
+            .delta(&document, &before, now)
+            .map_err(Trouble::Failed)?;
+        let drafted = draft(
+            &before,
+            &delta,
+            options.once.as_deref(),
+            &desk.config.phases,
+            now,
+        )
+        .map_err(|refusal| Trouble::Failed(refused(refusal)))?;
+        let new = match drafted {
+            Draft::Already { held } => {
+                ended = Some(Ended::Already {
+                    state: before,
+                    held,
+                });
+                return Ok(None);
+            }
+            Draft::New(new) => *new,
+        };
+        let asked = new.asked(&desk.config.phases, &desk.config.gates);
+        let commands = run_gates(desk, &asked.commands, new.after()).map_err(Trouble::Failed)?;
+        let found = desk.look_at(asked.paths);
+        let config = &desk.config;
+        let step = settle(new, &found, commands, &config.phases, &config.gates, now);
+        let state = step.state().clone();
+        ended = Some(Ended::Now { before, step });
+        Ok(Some(state))
+    });
+    match updated {
+        Err(Trouble::Store(error)) => Err(store_failed(error)),
+        Err(Trouble::Failed(failed)) => Err(failed),
+        Ok(_) => options.say(desk, ended),
+    }
+}
+
+fn refused(refusal: Refusal) -> Failed {
+    Failed {
+        field: Some("phase".to_owned()),
+        ..Failed::thing("PHASE_REFUSED", refusal)
+    }
+}
+
+fn run_gates(
+    desk: &Desk,
+    gates: &[crate::config::Gate],
+    after: &TaskState,
+) -> Result<Vec<GateResult>, Failed> {
+    let bytes = serde_json::to_vec_pretty(after.document())?;
+    let terms = Terms {
+        root: desk.layout.root(),
+        task_id: after.task().as_str(),
+        timeout: desk.config.defaults.timeout,
+        kill_grace: desk.config.defaults.kill_grace,
+    };
+    let run = |gate: &crate::config::Gate| {
+        let said = gate::run(gate, &bytes, &terms);
+        GateResult::new(&gate.name, said.passed, said.reason)
+    };
+    Ok(gates.iter().map(run).collect())
+}
+
+impl Options {
+    /// Everything that was brought, as one document in the form of a result.
+    fn document(&self, desk: &Desk) -> Result<Map<String, Value>, Failed> {
+        let mut document = match &self.file {
+            Some(file) => read_document(file)?,
+            None => Map::new(),
+        };
+        for (key, value) in [
+            ("source_agent", &self.from),
+            ("target_agent", &self.to),
+            ("phase", &self.phase),
+            ("approved_by", &self.approved_by),
+        ] {
+            if let Some(value) = value {
+                document.insert(key.to_owned(), value.as_str().into());
+            }
+        }
+        if self.decision.len() != self.because.len() {
+            let text = format!(
+                "{} of --decision and {} of --because: every decision needs its reason",
+                self.decision.len(),
+                self.because.len()
+            );
+            return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
+        }
+        let mut decisions: Vec<Value> = self
+            .decision
+            .iter()
+            .zip(&self.because)
+            .map(|(what, why)| json!({ "decision": what, "rationale": why }))
+            .collect();
+        decisions.extend(parsed("--decision-json", &self.decision_json)?);
+        extend(&mut document, ["decisions_made", "decisions"], decisions);
+        let mut artifacts = Vec::new();
+        for word in &self.artifact {
+            artifacts.push(made(desk, word)?);
+        }
+        artifacts.extend(parsed("--artifact-json", &self.artifact_json)?);
+        extend(&mut document, ["artifacts", "artifacts"], artifacts);
+        let mut issues: Vec<Value> = self
+            .blocking
+            .iter()
+            .map(|what| json!({ "issue": what }))
+            .collect();
+        let asks = |what| json!({ "issue": what, "requires_human": true });
+        issues.extend(self.needs_human.iter().map(asks));
+        issues.extend(parsed("--blocking-json", &self.blocking_json)?);
+        extend(&mut document, ["blocking_issues", "blocking"], issues);
+        Ok(document)
+    }
+
+    /// The document as a delta on this state, if nothing in it is wrong.
+    fn delta(
+        &self,
+        document: &Map<String, Value>,
+        before: &TaskState,
+        now: Wall,
+    ) -> Result<Delta, Failed> {
+        let had = Some(before.target_agent()).filter(|agent| !agent.is_empty());
+        let (mut delta, wrong) = Delta::read(document, had, now);
+        if !wrong.is_empty() {
+            return Err(invalid(&wrong));
+        }
+        if self.keep_blocking {
+            delta.blocking = None;
+        } else {
+            delta.blocking.get_or_insert_default();
+        }
+        Ok(delta)
+    }
+
+    fn say(&self, desk: &Desk, ended: Option<Ended>) -> Outcome {
+        let asks = |reason: String| Failed::thing("HUMAN_REQUIRED", anyhow::anyhow!(reason));
+        let told = match ended {
+            None => return Err(anyhow::anyhow!("nothing was decided").into()),
+            Some(Ended::Already { state, held: true }) => {
+                let reason = state.gate_reason(crate::policy::task::HUMAN).unwrap_or("");
+                return Err(asks(reason.to_owned()));
+            }
+            Some(Ended::Already { state, held: false }) => {
+                eprintln!("handoffd: this handoff was applied before; nothing was changed");
+                command(Some(&state), &state, self.max_tokens)
+            }
+            Some(Ended::Now { before, step }) => match step {
+                Step::HandedOn(state) => command(Some(&before), &state, self.max_tokens),
+                Step::WaitsForHuman { reason, .. } => return Err(asks(reason)),
+                Step::Failed { gates, .. } => return Err(failed(&gates)),
+            },
+        };
+        if desk.json {
+            println!("{told}");
+        } else {
+            println!("{told:#}");
+        }
+        Ok(0)
+    }
+}
+
+fn failed(gates: &[GateResult]) -> Failed {
+    let list = |gate: &GateResult| format!("the gate {:?} failed: {}", gate.name, gate.reason);
+    let text: Vec<String> = gates.iter().map(list).collect();
+    let names: Vec<&str> = gates.iter().map(|gate| gate.name.as_str()).collect();
+    Failed {
+        detail: vec![("gates", json!(names))],
+        ..Failed::thing("GATE_FAILED", anyhow::anyhow!(text.join("; ")))
+    }
+}
+
+/// Adds entries to whichever of two names of a list the document uses.
+fn extend(document: &mut Map<String, Value>, names: [&str; 2], entries: Vec<Value>) {
+    if entries.is_empty() {
+        return;
+    }
+    let name = names.iter().find(|name| document.contains_key(**name));
+    let slot = document
+        .entry(*name.unwrap_or(&names[0]))
+        .or_insert(json!([]));
+    if let Value::Array(list) = slot {
+        list.extend(entries);
+    }
+}
+
+fn parsed(flag: &str, texts: &[String]) -> Result<Vec<Value>, Failed> {
+    let parse = |text: &String| {
+        crate::protocol::json::parse(text)
+            .map_err(|error| Failed::usage("USAGE", anyhow::anyhow!("{flag} is not JSON: {error}")))
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// The entry for a file that was made, as it is on disk.
+fn made(desk: &Desk, word: &str) -> Result<Value, Failed> {
+    let Some((kind, path)) = word.split_once('=').filter(|(kind, _)| !kind.is_empty()) else {
+        let text = format!("--artifact {word}: write it as TYPE=PATH, like source=src/a.rs");
+        return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
+    };
+    let found = fact(desk.layout.root(), path)
+        .map_err(|why| Failed::thing("ARTIFACT", anyhow::anyhow!("{path}: {why}")))?;
+    Ok(json!({
+        "path": path, "artifact_type": kind, "content_hash": found.sha256,
+        "size_bytes": found.size,
+    }))
+}
