@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{Desk, invalid, read_document, store_failed};
 use crate::cli::{Failed, Outcome, complete};
 use crate::clock::{Clock, Wall};
+use crate::config::Gate;
 use crate::policy::task::{
     Delta, Draft, GateResult, MAX_SUMMARY_TOKENS, Refusal, Step, command, draft, settle,
 };
@@ -103,6 +104,8 @@ pub(super) fn handoff(desk: &Desk, options: &Options) -> Outcome {
     let now = Clock::System.now().wall;
     let document = options.document(desk)?;
     let mut ended = None;
+    // If another writer is faster, this is done again; gates have said what they say by then.
+    let mut said = Vec::new();
     let updated = desk.store.update(&task, |stored| {
         let before = stored.ok_or_else(|| Trouble::Failed(desk.unknown(&task)))?;
         let delta = options
@@ -127,10 +130,13 @@ pub(super) fn handoff(desk: &Desk, options: &Options) -> Outcome {
             Draft::New(new) => *new,
         };
         let asked = new.asked(&desk.config.phases, &desk.config.gates);
-        let commands = run_gates(desk, &asked.commands, new.after()).map_err(Trouble::Failed)?;
+        run_gates(desk, &asked.commands, new.after(), &mut said).map_err(Trouble::Failed)?;
+        let named =
+            |result: &&GateResult| asked.commands.iter().any(|gate| gate.name == result.name);
+        let commands = said.iter().filter(named).cloned().collect();
         let found = desk.look_at(asked.paths);
         let config = &desk.config;
-        let step = settle(new, &found, commands, &config.phases, &config.gates, now);
+        let step = settle(&new, &found, commands, &config.phases, &config.gates, now);
         let state = step.state().clone();
         ended = Some(Ended::Now { before, step });
         Ok(Some(state))
@@ -149,11 +155,13 @@ fn refused(refusal: Refusal) -> Failed {
     }
 }
 
+/// Asks the gates that have not said anything yet.
 fn run_gates(
     desk: &Desk,
-    gates: &[crate::config::Gate],
+    gates: &[Gate],
     after: &TaskState,
-) -> Result<Vec<GateResult>, Failed> {
+    said: &mut Vec<GateResult>,
+) -> Result<(), Failed> {
     let bytes = serde_json::to_vec_pretty(after.document())?;
     let terms = Terms {
         root: desk.layout.root(),
@@ -161,11 +169,13 @@ fn run_gates(
         timeout: desk.config.defaults.timeout,
         kill_grace: desk.config.defaults.kill_grace,
     };
-    let run = |gate: &crate::config::Gate| {
-        let said = gate::run(gate, &bytes, &terms);
-        GateResult::new(&gate.name, said.passed, said.reason)
-    };
-    Ok(gates.iter().map(run).collect())
+    for gate in gates {
+        if said.iter().all(|result| result.name != gate.name) {
+            let answer = gate::run(gate, &bytes, &terms);
+            said.push(GateResult::new(&gate.name, answer.passed, answer.reason));
+        }
+    }
+    Ok(())
 }
 
 impl Options {

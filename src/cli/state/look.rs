@@ -74,12 +74,12 @@ fn page(state: &TaskState) -> String {
         let size = size.map_or(String::new(), |size| format!(", {size} bytes"));
         format!("{} ({}{size})", artifact.path(), artifact.kind())
     });
-    list(&mut page, "artifacts", artifacts.collect());
+    list(&mut page, "artifacts", artifacts);
     let decisions = state.decisions().map(|decision| match decision.why() {
         "" => decision.what().to_owned(),
         why => format!("{}: {why}", decision.what()),
     });
-    list(&mut page, "decisions", decisions.collect());
+    list(&mut page, "decisions", decisions);
     let issues = state.issues().map(|issue| {
         let human = if issue.requires_human() {
             ", human"
@@ -92,31 +92,27 @@ fn page(state: &TaskState) -> String {
             _ => text,
         }
     });
-    raw_list(&mut page, "blocking", issues.collect());
-    list(
-        &mut page,
-        "warnings",
-        state.warnings().map(str::to_owned).collect(),
-    );
+    raw_list(&mut page, "blocking", issues);
+    list(&mut page, "warnings", state.warnings().map(str::to_owned));
     let gate = |name: &str, mark: &str| {
         let reason = state.gate_reason(name).unwrap_or("");
         format!("{mark} {name}: {reason}")
     };
     let passed = state.gates_passed().map(|name| gate(name, "passed"));
     let failed = state.gates_failed().map(|name| gate(name, "failed"));
-    list(&mut page, "gates", passed.chain(failed).collect());
+    list(&mut page, "gates", passed.chain(failed));
     page
 }
 
 /// The last entries of a list, under their heading; nothing for an empty one.
-fn list(page: &mut String, heading: &str, entries: Vec<String>) {
-    let entries = entries.iter().map(|entry| line(entry, WIDTH)).collect();
-    raw_list(page, heading, entries);
+fn list(page: &mut String, heading: &str, entries: impl Iterator<Item = String>) {
+    raw_list(page, heading, entries.map(|entry| line(&entry, WIDTH)));
 }
 
 /// Entries that are safe to print already.
-fn raw_list(page: &mut String, heading: &str, entries: Vec<String>) {
+fn raw_list(page: &mut String, heading: &str, entries: impl Iterator<Item = String>) {
     const SHOWN: usize = 20;
+    let entries: Vec<String> = entries.collect();
     if entries.is_empty() {
         return;
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::words::one_line;
 use crate::config::{Gate, Phases};
-use crate::protocol::task::{Phase, TaskState, digest};
+use crate::protocol::task::{Issue, Phase, TaskState, digest};
 
 pub const PRE_HANDOFF: &str = "pre-handoff";
 pub const PHASE: &str = "phase";
@@ -195,7 +195,7 @@ fn flaw(path: &str, hash: &str, found: &Found) -> Option<String> {
 
 /// Whether a person has to say something first. No result where nothing requires one.
 pub(super) fn human_gate(after: &TaskState, approved_by: Option<&str>) -> Option<GateResult> {
-    let mut open = after.issues().filter(|issue| issue.requires_human());
+    let mut open = after.issues().filter(Issue::requires_human);
     let first = open.next()?;
     if let Some(by) = approved_by {
         let reason = format!("approved by {}", one_line(by, SHOWN));
@@ -237,19 +237,16 @@ pub fn claimed(value: &Value) -> Vec<GateResult> {
         }
         Value::Object(map) => {
             for (key, value) in map {
-                match (key.as_str(), value) {
-                    ("passed" | "failed", Value::Array(names)) => {
-                        for name in names.iter().filter_map(Value::as_str) {
-                            claim(name, key == "passed", "");
-                        }
+                if let ("passed" | "failed", Value::Array(names)) = (key.as_str(), value) {
+                    for name in names.iter().filter_map(Value::as_str) {
+                        claim(name, key == "passed", "");
                     }
-                    _ => {
-                        let verdict = passed(value).or_else(|| passed(value.get("status")?));
-                        let reason = value.get("reason").and_then(Value::as_str);
-                        if let Some(passed) = verdict {
-                            claim(key, passed, reason.unwrap_or(""));
-                        }
-                    }
+                    continue;
+                }
+                let verdict = passed(value).or_else(|| passed(value.get("status")?));
+                let reason = value.get("reason").and_then(Value::as_str);
+                if let Some(passed) = verdict {
+                    claim(key, passed, reason.unwrap_or(""));
                 }
             }
         }

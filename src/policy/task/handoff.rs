@@ -230,7 +230,7 @@ impl New {
 /// Decides a handoff: `found` is what the paths of [`New::asked`] hold, `commands` what its
 /// commands said, `reserved` the gates that no agent may speak for.
 pub fn settle(
-    new: New,
+    new: &New,
     found: &Found,
     commands: Vec<GateResult>,
     phases: &Phases,

@@ -46,7 +46,14 @@ fn new(before: &TaskState, delta: &Delta, key: Option<&str>) -> New {
 
 fn settled(before: &TaskState, delta: &Delta, key: Option<&str>) -> Step {
     let new = new(before, delta, key);
-    settle(new, &Found::new(), Vec::new(), &Phases::default(), &[], NOW)
+    settle(
+        &new,
+        &Found::new(),
+        Vec::new(),
+        &Phases::default(),
+        &[],
+        NOW,
+    )
 }
 
 fn handed_on(step: Step) -> TaskState {
@@ -205,7 +212,7 @@ fn a_failed_gate_leaves_only_its_reason() {
     let gates = [gate];
     assert_eq!(new.asked(&Phases::default(), &gates).commands, gates);
     let said = vec![GateResult::new("unit", false, "exited with 1")];
-    let step = settle(new, &Found::new(), said, &Phases::default(), &gates, NOW);
+    let step = settle(&new, &Found::new(), said, &Phases::default(), &gates, NOW);
     let Step::Failed { state, gates } = step else {
         panic!("{step:?}")
     };

@@ -16,7 +16,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde_json::{Map, Value};
 
@@ -96,7 +96,7 @@ fn listed(errors: &[FieldError]) -> String {
         .collect::<Vec<_>>()
         .join("; ");
     if errors.len() > SHOWN {
-        text.push_str(&format!("; and {} more", errors.len() - SHOWN));
+        let _ = write!(text, "; and {} more", errors.len() - SHOWN);
     }
     text
 }

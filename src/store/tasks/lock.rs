@@ -1,12 +1,12 @@
 //! The lock of a task: one writer at a time, between processes, with a wait that ends.
 //!
-//! The kernel's `flock` has no time limit, so it is asked again and again; pauses grow and
-//! differ from process to process, so that two hundred of them don't ask in step. The holder
-//! writes who it is into the file, for whoever waits in vain. The file stays: deleting a lock
-//! file that somebody is about to lock would give out two locks.
+//! The kernel's `flock` has no time limit, so it is asked again and again. The holder writes who
+//! it is into the file, for whoever waits in vain. The file stays: deleting a lock file that
+//! somebody is about to lock would give out two locks.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ use super::file::{open_plain, read_plain};
 use crate::clock::Wall;
 use crate::protocol::task::TaskId;
 
-const FIRST_PAUSE: Duration = Duration::from_micros(200);
-const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+const FIRST_PAUSE: Duration = Duration::from_micros(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 /// Enough for a pid and the name of any program.
 const MAX_NOTE: u64 = 4096;
@@ -67,12 +67,14 @@ impl Holder {
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "the lock lives with its file")] File);
 
-/// Takes the lock, or says after `wait` who holds it.
+/// Takes the lock, or says after `wait` who holds it. While it waits it asks `still` now and
+/// then whether there is any point in waiting.
 pub(super) fn take(
     path: &Path,
     task: &TaskId,
     wait: Duration,
     now: Wall,
+    mut still: impl FnMut() -> Result<(), StoreError>,
 ) -> Result<Lock, StoreError> {
     let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -80,23 +82,24 @@ pub(super) fn take(
         if let Some(lock) = try_take(path, now)? {
             return Ok(lock);
         }
-        let Some(left) = wait.checked_sub(begun.elapsed()) else {
+        still()?;
+        if begun.elapsed() >= wait {
             return Err(StoreError::Locked {
                 task: task.clone(),
                 waited: wait,
                 holder: Holder::read(path),
             });
-        };
-        std::thread::sleep(uneven(pause).min(left));
+        }
+        std::thread::sleep(uneven(pause));
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-/// Between half and the whole of a pause, by no rule that two processes share.
+/// Some part of a pause, by no rule that two processes share: two hundred that ask in step would
+/// spend their time on asking.
 fn uneven(pause: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let share = u32::try_from(RandomState::new().hash_one(0) % 512).unwrap_or(0);
-    pause * (512 + share) / 1024
+    let share = u32::try_from(RandomState::new().hash_one(0) % 1024).unwrap_or(0);
+    pause * share / 1024
 }
 
 fn try_take(path: &Path, now: Wall) -> Result<Option<Lock>, StoreError> {

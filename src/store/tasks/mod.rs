@@ -23,6 +23,7 @@ mod tests;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ pub use error::StoreError;
 pub use facts::{Fact, fact};
 pub use file::read_plain;
 pub use lock::Holder;
+use lock::Lock;
 
 /// How large a state may become.
 pub const MAX_STATE_SIZE: u64 = 8 << 20;
@@ -115,45 +117,70 @@ impl Store {
     pub fn save(&self, state: &TaskState) -> Result<TaskState, StoreError> {
         let task = state.task();
         let path = self.path(task);
-        self.make_folder()?;
-        let _lock = lock::take(
-            &self.lock_path(task),
-            task,
-            self.wait,
-            self.clock.now().wall,
-        )?;
-        let stored = self.load(task)?;
-        check_version(stored.as_ref(), state)?;
-        let state = remembering(stored.as_ref(), state);
-        let bytes = self.encode(&path, &state)?;
-        let line = change(stored.as_ref(), &state, self.clock.now().wall);
-        history::append(&self.history_path(task), &line, self.durability)?;
-        durable::write_whole(&path, &self.temp_path(task), &bytes, self.durability)
-            .map_err(|source| StoreError::io(&path, source))?;
-        Ok(state)
+        // Who is late already need not wait to hear it.
+        let seen = inode(&path);
+        let lock = self.lock(task, || {
+            if inode(&path) == seen {
+                return Ok(());
+            }
+            check_version(self.load(task)?.as_ref(), state)
+        })?;
+        self.replace(&lock, self.load(task)?.as_ref(), state)
     }
 
-    /// Loads, lets `change` make the next version of what it finds, and saves it; anew from the
-    /// load if another writer was faster. `None` from `change` leaves everything as it is.
+    /// Loads, lets `change` make the next version of what it finds, and saves it. `None` from
+    /// `change` leaves everything as it is.
+    ///
+    /// If another writer is faster, it is done again, and this time the lock is held from the
+    /// load to the save: whoever was late once is not late twice, however many there are. So
+    /// `change` should be quick when it is asked a second time.
     pub fn update<E: From<StoreError>>(
         &self,
         task: &TaskId,
         mut change: impl FnMut(Option<TaskState>) -> Result<Option<TaskState>, E>,
     ) -> Result<Option<TaskState>, E> {
-        const TRIES: usize = 100;
-        for _ in 1..TRIES {
-            let Some(next) = change(self.load(task)?)? else {
-                return Ok(None);
-            };
-            match self.save(&next) {
-                Err(StoreError::Conflict { .. }) => {}
-                saved => return Ok(Some(saved?)),
-            }
+        let Some(next) = change(self.load(task)?)? else {
+            return Ok(None);
+        };
+        match self.save(&next) {
+            Err(StoreError::Conflict { .. }) => {}
+            saved => return Ok(Some(saved?)),
         }
-        match change(self.load(task)?)? {
-            Some(next) => Ok(Some(self.save(&next)?)),
-            None => Ok(None),
-        }
+        let lock = self.lock(task, || Ok(()))?;
+        let stored = self.load(task)?;
+        let Some(next) = change(stored.clone())? else {
+            return Ok(None);
+        };
+        Ok(Some(self.replace(&lock, stored.as_ref(), &next)?))
+    }
+
+    fn lock(
+        &self,
+        task: &TaskId,
+        still: impl FnMut() -> Result<(), StoreError>,
+    ) -> Result<Lock, StoreError> {
+        self.make_folder()?;
+        let now = self.clock.now().wall;
+        lock::take(&self.lock_path(task), task, self.wait, now, still)
+    }
+
+    /// Puts `next` in the place of `stored`, whose task's lock is held.
+    fn replace(
+        &self,
+        _held: &Lock,
+        stored: Option<&TaskState>,
+        next: &TaskState,
+    ) -> Result<TaskState, StoreError> {
+        check_version(stored, next)?;
+        let task = next.task();
+        let path = self.path(task);
+        let next = remembering(stored, next);
+        let bytes = self.encode(&path, &next)?;
+        let line = change(stored, &next, self.clock.now().wall);
+        history::append(&self.history_path(task), &line, self.durability)?;
+        durable::write_whole(&path, &self.temp_path(task), &bytes, self.durability)
+            .map_err(|source| StoreError::io(&path, source))?;
+        Ok(next)
     }
 
     /// What each version changed, the first one first.
@@ -213,9 +240,9 @@ fn parse(path: &Path, task: &TaskId, bytes: &[u8]) -> Result<TaskState, StoreErr
         why,
     };
     let text = std::str::from_utf8(bytes).map_err(|_| broken("not UTF-8".to_owned()))?;
-    let doc = match json::parse_own(text).map_err(|error| broken(error.to_string()))? {
-        Value::Object(doc) => doc,
-        _ => return Err(broken("a JSON object was expected".to_owned())),
+    let value = json::parse_own(text).map_err(|error| broken(error.to_string()))?;
+    let Value::Object(doc) = value else {
+        return Err(broken("a JSON object was expected".to_owned()));
     };
     let state = TaskState::from_document(doc).map_err(|error| match error {
         StateError::NewerFormat { found } => StoreError::NewerFormat {
@@ -229,6 +256,12 @@ fn parse(path: &Path, task: &TaskId, bytes: &[u8]) -> Result<TaskState, StoreErr
         return Err(broken(format!("it is the state of {found}, not of {task}")));
     }
     Ok(state)
+}
+
+/// Which file stands there now: another one after every save.
+fn inode(path: &Path) -> Option<(u64, i64, i64)> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.ino(), found.ctime(), found.ctime_nsec()))
 }
 
 fn check_version(stored: Option<&TaskState>, brought: &TaskState) -> Result<(), StoreError> {

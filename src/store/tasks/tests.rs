@@ -149,7 +149,10 @@ fn who_waits_in_vain_is_told_for_whom() {
     let (dir, store) = setup();
     store.save(&state("x", 1)).unwrap();
     let lock = dir.path().join(FOLDER).join("x.lock");
-    let held = lock::take(&lock, &task("x"), LOCK_WAIT, crate::clock::Wall(0)).unwrap();
+    let held = lock::take(&lock, &task("x"), LOCK_WAIT, crate::clock::Wall(0), || {
+        Ok(())
+    })
+    .unwrap();
     let store = store.waiting(Duration::from_millis(50));
     let begun = Instant::now();
     let error = store.save(&state("x", 2)).unwrap_err();
@@ -171,11 +174,14 @@ fn a_lock_whose_file_was_deleted_is_not_believed() {
     let (dir, store) = setup();
     store.save(&state("x", 1)).unwrap();
     let lock = dir.path().join(FOLDER).join("x.lock");
-    let _old = lock::take(&lock, &task("x"), LOCK_WAIT, crate::clock::Wall(0)).unwrap();
+    let _old = lock::take(&lock, &task("x"), LOCK_WAIT, crate::clock::Wall(0), || {
+        Ok(())
+    })
+    .unwrap();
     fs::remove_file(&lock).unwrap();
     let wait = Duration::from_millis(20);
-    let _new = lock::take(&lock, &task("x"), wait, crate::clock::Wall(0)).unwrap();
-    assert!(lock::take(&lock, &task("x"), wait, crate::clock::Wall(0)).is_err());
+    let _new = lock::take(&lock, &task("x"), wait, crate::clock::Wall(0), || Ok(())).unwrap();
+    assert!(lock::take(&lock, &task("x"), wait, crate::clock::Wall(0), || Ok(())).is_err());
 }
 
 #[test]
