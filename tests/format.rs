@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use handoffd::durable::Durability;
 use handoffd::keeper::journal::{self, Held};
 use handoffd::keeper::wire::Why;
 use handoffd::protocol::control::{Action, Command};
@@ -16,7 +17,9 @@ use handoffd::protocol::lifecycle::State;
 use handoffd::protocol::name::Ext;
 use handoffd::protocol::record::{AttemptOutcome, Record, RecordError};
 use handoffd::protocol::request::{Priority, Request};
+use handoffd::protocol::task::TaskId;
 use handoffd::store::audit;
+use handoffd::store::tasks::Store;
 
 /// Every record in the fixture: its file, and the state it stands for.
 const RECORDS: [(&str, State); 9] = [
@@ -183,4 +186,22 @@ fn a_journal_of_a_newer_version_is_refused() {
     let line = "{\"file\":{\"version\":2,\"number\":1}}\n";
     fs::write(dir.path().join("attempts.0.jsonl"), line).unwrap();
     assert!(journal::read(dir.path()).is_err());
+}
+
+#[test]
+fn the_state_of_a_task_is_read_with_its_history() {
+    let store = Store::new(&fixture(), Durability::Relaxed);
+    let task = TaskId::parse("login").unwrap();
+    let state = store.load(&task).unwrap().unwrap();
+    assert_eq!(state.version(), 4);
+    assert_eq!(state.phase().unwrap().name(), "testing");
+    assert_eq!((state.artifacts().len(), state.decisions().len()), (1, 2));
+    assert!(state.issues().next().unwrap().requires_human());
+    assert_eq!(state.applied().len(), 2);
+    let mut written = serde_json::to_string_pretty(state.document()).unwrap();
+    written.push('\n');
+    let stored = fs::read_to_string(store.path(&task)).unwrap();
+    assert_eq!(written, stored);
+    let history = store.history(&task).unwrap();
+    assert!(history.iter().map(|line| line.version).eq(1..=4));
 }

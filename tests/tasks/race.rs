@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::Root;
 
 const WRITERS: usize = 200;
-const FEW_ROUNDS: u64 = 10;
+const FEW_ROUNDS: u64 = 5;
 
 fn store(root: &Path) -> Store {
     // Two hundred want one lock, on any machine: the last of them may wait longer than usual.

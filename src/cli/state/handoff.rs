@@ -189,7 +189,6 @@ impl Options {
             ("source_agent", &self.from),
             ("target_agent", &self.to),
             ("phase", &self.phase),
-            ("approved_by", &self.approved_by),
         ] {
             if let Some(value) = value {
                 document.insert(key.to_owned(), value.as_str().into());
@@ -241,6 +240,7 @@ impl Options {
         if !wrong.is_empty() {
             return Err(invalid(&wrong));
         }
+        delta.approved_by.clone_from(&self.approved_by);
         if self.keep_blocking {
             delta.blocking = None;
         } else {

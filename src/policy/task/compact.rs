@@ -20,7 +20,7 @@ pub fn context_summary(state: &TaskState) -> String {
     let phase = state.phase().map_or("none yet".to_owned(), |p| p.name());
     let decisions = state.decisions().len();
     let mut text = format!(
-        "{}\nIn phase {}, with {} artifacts and {} decisions.",
+        "{}\nPhase: {}; artifacts: {}; decisions: {}",
         one_line(state.title(), TITLE),
         one_line(&phase, PHASE),
         state.artifacts().len(),

@@ -29,70 +29,99 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Reads the lists of a result, and everything of a document that was made for this.
+    /// Reads a document that was made for a handoff: its lists, and `phase`, `from` and `to`.
     ///
-    /// `source` stands for the agent where a decision does not name one, `now` for its time.
+    /// `source` stands for the agent where nobody is named, `now` for the time of a decision.
+    /// Who approves is never taken from a document.
     pub fn read(
         document: &Map<String, Value>,
         source: Option<&str>,
         now: Wall,
     ) -> (Self, Vec<FieldError>) {
-        let mut wrong = Vec::new();
-        let text = |keys: [&str; 2]| {
-            let found = keys.iter().find_map(|key| document.get(*key)?.as_str());
-            found.filter(|text| !text.is_empty()).map(str::to_owned)
-        };
-        let source = text(["source_agent", "from"]).or_else(|| source.map(str::to_owned));
-        let mut list = |keys: [&str; 2], name: &str, mend: &dyn Fn(Value) -> Value| {
-            let (key, value) = keys
-                .iter()
-                .find_map(|key| Some((*key, document.get(*key).filter(|v| !v.is_null())?)))?;
-            let Value::Array(items) = value else {
-                wrong.push(FieldError::new(key, "expected an array"));
-                return None;
-            };
-            let mut entries = Vec::new();
-            for (index, item) in items.iter().enumerate() {
-                let path = format!("{key}[{index}]");
-                match mend(item.clone()) {
-                    Value::Object(entry) => match check_entry(name, &entry, &path) {
-                        errors if errors.is_empty() => entries.push(entry),
-                        errors => wrong.extend(errors),
-                    },
-                    _ => wrong.push(FieldError::new(path, "expected an object")),
-                }
-            }
-            Some(entries)
-        };
-        let decide = |value| decision(value, source.as_deref(), now);
-        let artifacts = list(["artifacts", "artifacts"], "artifacts", &artifact);
-        let decisions = list(["decisions_made", "decisions"], "decisions_made", &decide);
-        let blocking = list(["blocking_issues", "blocking"], "blocking_issues", &issue);
+        let from = text(document, &["source_agent", "from"]);
+        let (mut delta, mut wrong) = lists(document, from.or(source), now);
+        delta.target = text(document, &["target_agent", "to"]).map(str::to_owned);
+        delta.phase = next_phase(document, "phase", &mut wrong);
         let warnings = document.get("warnings").and_then(Value::as_array);
         let warnings = warnings.into_iter().flatten().filter_map(Value::as_str);
-        let phase = ["phase", "next_phase"]
-            .iter()
-            .find_map(|key| document.get(*key).filter(|value| !value.is_null()));
-        let asked = phase.and_then(Phase::asked);
-        if phase.is_some() && asked.is_none() {
-            wrong.push(FieldError::new("phase", "expected a word or an integer"));
-        }
-        let delta = Self {
-            target: text(["target_agent", "to"]),
-            phase: asked,
-            artifacts: artifacts.unwrap_or_default(),
-            decisions: decisions.unwrap_or_default(),
-            blocking,
-            warnings: warnings.map(str::to_owned).collect(),
-            claims: document
-                .get("quality_gates")
-                .map(claimed)
-                .unwrap_or_default(),
-            approved_by: text(["approved_by", "approved_by"]),
-            source,
-        };
+        delta.warnings = warnings.map(str::to_owned).collect();
         (delta, wrong)
     }
+
+    /// Reads a specialist's result: its lists, and what its `handoff` says of what is next. Its
+    /// own `phase` is the one it worked in, and its warnings belong to the record.
+    pub fn of_result(
+        result: &Map<String, Value>,
+        source: &str,
+        now: Wall,
+    ) -> (Self, Vec<FieldError>) {
+        let (mut delta, mut wrong) = lists(result, Some(source), now);
+        if let Some(handoff) = result.get("handoff").and_then(Value::as_object) {
+            delta.target = text(handoff, &["next_agent"]).map(str::to_owned);
+            delta.phase = next_phase(handoff, "next_phase", &mut wrong);
+        }
+        (delta, wrong)
+    }
+}
+
+fn text<'m>(map: &'m Map<String, Value>, keys: &[&str]) -> Option<&'m str> {
+    let found = keys.iter().find_map(|key| map.get(*key)?.as_str());
+    found.filter(|text| !text.is_empty())
+}
+
+fn next_phase(map: &Map<String, Value>, key: &str, wrong: &mut Vec<FieldError>) -> Option<Phase> {
+    let said = map.get(key).filter(|said| !said.is_null())?;
+    let asked = Phase::asked(said);
+    if asked.is_none() {
+        wrong.push(FieldError::new(key, "expected a word or an integer"));
+    }
+    asked
+}
+
+/// The lists of a document in the state's form, and what can't be brought into it.
+fn lists(
+    document: &Map<String, Value>,
+    source: Option<&str>,
+    now: Wall,
+) -> (Delta, Vec<FieldError>) {
+    let mut wrong = Vec::new();
+    let mut list = |keys: &[&str], name: &str, mend: &dyn Fn(Value) -> Value| {
+        let (key, value) = keys
+            .iter()
+            .find_map(|key| Some((*key, document.get(*key).filter(|v| !v.is_null())?)))?;
+        let Value::Array(items) = value else {
+            wrong.push(FieldError::new(key, "expected an array"));
+            return None;
+        };
+        let mut entries = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let path = format!("{key}[{index}]");
+            match mend(item.clone()) {
+                Value::Object(entry) => match check_entry(name, &entry, &path) {
+                    errors if errors.is_empty() => entries.push(entry),
+                    errors => wrong.extend(errors),
+                },
+                _ => wrong.push(FieldError::new(path, "expected an object")),
+            }
+        }
+        Some(entries)
+    };
+    let decide = |value| decision(value, source, now);
+    let artifacts = list(&["artifacts"], "artifacts", &artifact);
+    let decisions = list(&["decisions_made", "decisions"], "decisions_made", &decide);
+    let blocking = list(&["blocking_issues", "blocking"], "blocking_issues", &issue);
+    let delta = Delta {
+        source: source.map(str::to_owned),
+        artifacts: artifacts.unwrap_or_default(),
+        decisions: decisions.unwrap_or_default(),
+        blocking,
+        claims: document
+            .get("quality_gates")
+            .map(claimed)
+            .unwrap_or_default(),
+        ..Delta::default()
+    };
+    (delta, wrong)
 }
 
 fn rename(entry: &mut Map<String, Value>, from: &str, to: &str) {

@@ -91,9 +91,7 @@ fn exactly_the_delta_is_found_afterwards() {
         ),
         (
             "context_summary",
-            json!(
-                "Log in\nIn phase testing, with 3 artifacts and 2 decisions.\n- d0: r0\n- JWT: stateless"
-            ),
+            json!("Log in\nPhase: testing; artifacts: 3; decisions: 2\n- d0: r0\n- JWT: stateless"),
         ),
         (
             "decisions_made",
@@ -312,6 +310,25 @@ fn lists_are_mended_or_named() {
         (&issues[1]["severity"], &issues[1]["severity_given"]),
         (&json!("blocker"), &json!("awful"))
     );
+}
+
+#[test]
+fn a_result_says_what_is_next_and_nothing_more() {
+    let result = object(json!({
+        "status": "complete", "phase": "implementing", "warnings": ["w"], "approved_by": "me",
+        "decisions": ["use tokens"], "from": "somebody else", "to": "nobody",
+        "handoff": {"next_phase": "complete", "next_agent": "@tester"},
+    }));
+    let (delta, wrong) = Delta::of_result(&result, "coder", NOW);
+    assert_eq!(wrong, []);
+    assert_eq!(delta.phase, Phase::named("completed"));
+    assert_eq!(delta.target.as_deref(), Some("@tester"));
+    assert_eq!(delta.source.as_deref(), Some("coder"));
+    assert_eq!(delta.decisions[0]["agent"], "coder");
+    assert_eq!((delta.approved_by, delta.blocking), (None, None));
+    assert!(delta.warnings.is_empty());
+    let (plain, _) = Delta::of_result(&object(json!({"phase": "testing"})), "coder", NOW);
+    assert_eq!((plain.phase, plain.target), (None, None));
 }
 
 #[test]

@@ -3,12 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::TaskState;
+use super::{FORMAT, TaskState};
 use crate::clock::Wall;
 
 /// One version, and what it brought.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
+    /// Of the line itself.
+    pub format: u64,
     pub version: u64,
     pub at: Wall,
     /// As it is after the change.
@@ -40,6 +42,7 @@ pub fn change(before: Option<&TaskState>, after: &TaskState, at: Wall) -> Change
     let grown =
         |count: fn(&TaskState) -> usize| count(after).saturating_sub(before.map_or(0, count));
     Change {
+        format: FORMAT,
         version: after.version,
         at,
         phase: phase(after),

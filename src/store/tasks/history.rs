@@ -12,10 +12,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use serde::Deserialize;
+
 use super::error::StoreError;
 use super::file::open_plain;
 use crate::durable::{self, Durability};
-use crate::protocol::task::Change;
+use crate::protocol::task::{Change, FORMAT};
 
 /// No line of ours is longer; what is, is not read into memory.
 const MAX_LINE: u64 = 1 << 20;
@@ -42,6 +44,12 @@ pub(super) fn append(path: &Path, line: &Change, durability: Durability) -> Resu
     durable::sync_file(&file, durability).map_err(failed)
 }
 
+/// What every line of every format has.
+#[derive(Deserialize)]
+struct Format {
+    format: u64,
+}
+
 /// The lines of versions up to `newest`, each version once.
 pub(super) fn read(path: &Path, newest: u64) -> Result<Vec<Change>, StoreError> {
     let Some(file) = open_plain(path, OpenOptions::new().read(true))? else {
@@ -58,6 +66,15 @@ pub(super) fn read(path: &Path, newest: u64) -> Result<Vec<Change>, StoreError> 
             .map_err(|source| StoreError::io(path, source))?;
         if got == 0 {
             break;
+        }
+        let Ok(Format { format }) = serde_json::from_slice(&bytes) else {
+            continue;
+        };
+        if format > FORMAT {
+            return Err(StoreError::NewerFormat {
+                path: path.to_owned(),
+                found: format.to_string(),
+            });
         }
         let Ok(line) = serde_json::from_slice::<Change>(&bytes) else {
             continue;

@@ -230,7 +230,7 @@ fn history_has_each_version_once_whatever_a_crash_left() {
     let dead = change(None, &state("x", 3), crate::clock::Wall(0));
     let mut text = fs::read_to_string(&path).unwrap();
     text.push_str(&serde_json::to_string(&dead).unwrap());
-    text.push_str("\n{\"version\": 3, \"at");
+    text.push_str("\n{\"format\": 1, \"version\": 3, \"at");
     fs::write(&path, text).unwrap();
     assert_eq!(store.history(&task("x")).unwrap().len(), 2);
     store.save(&state("x", 3)).unwrap();
@@ -238,6 +238,10 @@ fn history_has_each_version_once_whatever_a_crash_left() {
     let versions: Vec<u64> = lines.iter().map(|line| line.version).collect();
     assert_eq!(versions, [1, 2, 3]);
     assert_ne!(lines[2].at, dead.at);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text + "{\"format\": 2}\n").unwrap();
+    let newer = store.history(&task("x")).unwrap_err();
+    assert!(matches!(newer, StoreError::NewerFormat { .. }), "{newer}");
 }
 
 #[test]
