@@ -341,3 +341,34 @@ fn a_summary_can_be_made_smaller() {
     let said: Value = serde_json::from_str(&root.ok(&["summary", "T", "--json"], "")).unwrap();
     assert_eq!(said["context_summary"], whole.trim_end());
 }
+
+/// How much memory `state summary` takes at most, in KiB.
+#[expect(clippy::zombie_processes, reason = "wait4 waits for it and tells more")]
+fn peak(root: &Root, task: &str) -> i64 {
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_handoffd"))
+        .args(["state", "summary", task])
+        .env("HANDOFFD_ROOT", root.dir())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    // SAFETY: zeros are a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let mut status = 0;
+    // SAFETY: both pointers are to locals, and nobody else waits for this child.
+    let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+    assert_eq!((waited, status), (pid, 0));
+    usage.ru_maxrss
+}
+
+#[test]
+fn a_short_summary_loads_no_table_of_tokens() {
+    let root = Root::new();
+    root.begin("short");
+    let title = "a title of many words ".repeat(9);
+    let decision = json!({"decision": title, "rationale": title});
+    let long = json!({"task_id": "long", "task_title": title, "version": 1, "decisions_made": [decision, decision]});
+    root.ok(&["save", "-"], &long.to_string());
+    let (short, long) = (peak(&root, "short"), peak(&root, "long"));
+    assert!(short + 15_000 < long, "{short} and {long} KiB");
+}

@@ -24,6 +24,9 @@ pub struct Delta {
     pub warnings: Vec<String>,
     /// What the agent says of gates of its own.
     pub claims: Vec<GateResult>,
+    /// Whether it is a handoff although neither target nor phase is named. What isn't one only
+    /// adds to the state, and need not be complete.
+    pub hands_on: bool,
     /// Who lets it pass although something in it requires a human.
     pub approved_by: Option<String>,
 }
@@ -45,6 +48,7 @@ impl Delta {
         let warnings = document.get("warnings").and_then(Value::as_array);
         let warnings = warnings.into_iter().flatten().filter_map(Value::as_str);
         delta.warnings = warnings.map(str::to_owned).collect();
+        delta.hands_on = true;
         (delta, wrong)
     }
 

@@ -56,6 +56,7 @@ pub struct New {
     /// With the delta, and handed on.
     after: TaskState,
     entered: Option<Phase>,
+    hands_on: bool,
     claims: Vec<GateResult>,
     human: Option<GateResult>,
     key: Option<String>,
@@ -142,6 +143,7 @@ pub fn draft(
         held,
         after,
         entered: entered.cloned(),
+        hands_on: delta.hands_on || delta.target.is_some() || delta.phase.is_some(),
         claims: delta.claims.clone(),
         human,
         key: key.map(str::to_owned),
@@ -255,7 +257,10 @@ pub fn settle(
         gates::record(&mut state, &claims, &at);
         return Step::WaitsForHuman { state, reason };
     }
-    let mut results = vec![gates::pre_handoff(&new.after)];
+    let mut results = Vec::new();
+    if new.hands_on {
+        results.push(gates::pre_handoff(&new.after));
+    }
     if let Some(phase) = &new.entered {
         results.extend(gates::phase_gate(&new.after, phase, phases, found));
     }

@@ -133,13 +133,7 @@ fn what_is_not_brought_stays() {
             changed.push(key.as_str());
         }
     }
-    let want = [
-        "context_summary",
-        "quality_gates_passed",
-        "quality_gate_results",
-        "handoff_timestamp",
-        "version",
-    ];
+    let want = ["context_summary", "handoff_timestamp", "version"];
     assert_eq!(changed, want);
     let none = handed_on(settled(
         &before(),
@@ -269,6 +263,36 @@ fn phases_move_as_the_order_allows() {
         ..Delta::default()
     };
     assert!(draft(&before(), &free, None, &Phases::default(), NOW).is_ok());
+}
+
+#[test]
+fn what_hands_nothing_on_need_not_be_complete() {
+    let mut bare = before();
+    bare.set("task_title", "");
+    let mut adds = work();
+    (adds.target, adds.phase, adds.hands_on) = (None, None, false);
+    let state = handed_on(settled(&bare, &adds, Some("h#1")));
+    assert_eq!(
+        (state.decisions().len(), state.target_agent()),
+        (2, "coder")
+    );
+    for hands_on in [
+        Delta {
+            hands_on: true,
+            ..adds.clone()
+        },
+        Delta {
+            target: Some("x".to_owned()),
+            ..adds.clone()
+        },
+        Delta {
+            phase: Phase::named("testing"),
+            ..adds
+        },
+    ] {
+        let step = settled(&bare, &hands_on, None);
+        assert!(matches!(step, Step::Failed { .. }), "{step:?}");
+    }
 }
 
 #[test]

@@ -119,6 +119,10 @@ impl Store {
         let path = self.path(task);
         // Who is late already need not wait to hear it.
         let seen = inode(&path);
+        if seen.is_none() {
+            // Not even a lock is left for a task that is not there.
+            check_version(self.load(task)?.as_ref(), state)?;
+        }
         let lock = self.lock(task, || {
             if inode(&path) == seen {
                 return Ok(());

@@ -49,6 +49,7 @@ fn a_state_is_saved_and_comes_back() {
 fn only_the_next_version_is_taken() {
     let (_dir, store) = setup();
     assert_eq!(versions(store.save(&state("x", 2)).unwrap_err()), (None, 2));
+    assert!(!store.lock_path(&task("x")).exists());
     assert!(store.load(&task("x")).unwrap().is_none());
     store.save(&state("x", 1)).unwrap();
     let before = fs::read(store.path(&task("x"))).unwrap();
