@@ -26,7 +26,10 @@ const KINDS: usize = 4;
 const GATES: usize = 3;
 
 /// The fewest tokens in which an issue can be told.
-const ISSUE: usize = 24;
+const ISSUE: usize = 12;
+
+/// The fewest characters of a text that was cut which still say something.
+const TELLING: usize = 6;
 
 /// A summary in fewer than `max_tokens` tokens, and never more than the limits above. With very
 /// little room, lines are missing; with none, all of them.
@@ -123,15 +126,18 @@ impl Page {
             Unit::Bytes => most,
             Unit::Tokens => self.left / ISSUE,
         };
-        let shown = issues.len().min(most).min(room);
+        let shown = issues.len().min(most).min(room.max(1));
         for (at, issue) in issues.iter().take(shown).enumerate() {
-            let fair = (self.left / (shown - at)).min(3 * ISSUE);
+            let fair = (self.left / (shown - at)).min(72);
             let who = if issue.requires_human() {
                 ", human"
             } else {
                 ""
             };
             let what = self.share(issue.what(), 160, fair.saturating_sub(8));
+            if what == "…" {
+                break;
+            }
             let mut line = format!("- [{}{who}] {what}", issue.severity().as_str());
             let spent = if self.unit == Unit::Tokens {
                 tokens::count(&line)
@@ -143,7 +149,7 @@ impl Page {
                 100,
                 fair.saturating_sub(spent + 3),
             );
-            if action.chars().count() > 1 {
+            if !action.is_empty() && tells(&action) {
                 line = format!("{line} -> {action}");
             }
             self.put(Place::Issue, &line);
@@ -154,9 +160,15 @@ impl Page {
         for (at, decision) in state.decisions().rev().take(DECISIONS).enumerate() {
             let fair = (self.left / (DECISIONS - at)).min(80);
             let what = self.share(decision.what(), 140, fair / 2);
+            if !tells(&what) {
+                break;
+            }
             let why = self.share(decision.why(), 120, fair / 2);
-            let colon = if why.is_empty() { "" } else { ": " };
-            self.put(Place::Decision, &format!("- {what}{colon}{why}"));
+            let mut line = format!("- {what}");
+            if !why.is_empty() && tells(&why) {
+                line = format!("{line}: {why}");
+            }
+            self.put(Place::Decision, &line);
         }
     }
 
@@ -254,6 +266,11 @@ impl Page {
             self.lines.pop();
         }
     }
+}
+
+/// Whether a text is whole, or long enough to be of use.
+fn tells(text: &str) -> bool {
+    !text.ends_with('…') || text.chars().count() >= TELLING
 }
 
 fn blocking(state: &TaskState) -> String {

@@ -125,6 +125,23 @@ fn what_matters_stays_when_everything_is_long() {
 }
 
 #[test]
+fn little_room_goes_to_what_blocks_and_not_to_scraps() {
+    let text = "a sentence of some length that says what this is about, ".repeat(3);
+    let state = state(json!({"task_id": "x", "task_title": text, "version": 1,
+        "decisions_made": vec![json!({"decision": text, "rationale": text}); 9],
+        "blocking_issues": [{"issue": format!("first {text}"), "requires_human": true},
+            {"issue": format!("second {text}"), "severity": "blocker"}]}));
+    for most in 100..250 {
+        let text = summary(&state, most);
+        assert!(
+            text.contains("] first ") && text.contains("] second "),
+            "{most}: {text}"
+        );
+        assert!(text.lines().all(|line| line.len() > 13), "{most}: {text}");
+    }
+}
+
+#[test]
 fn every_limit_is_kept_down_to_nothing() {
     let state = long("漢 word ", 3);
     for most in 0..120 {
@@ -225,8 +242,17 @@ fn any_state() -> impl Strategy<Value = TaskState> {
     )
 }
 
+/// Few, because counting tokens is slow without optimisation; `PROPTEST_CASES` asks for more.
+fn cases() -> ProptestConfig {
+    let mut config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = 32;
+    }
+    config
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(cases())]
 
     #[test]
     fn no_state_breaks_the_bounds(state in any_state(), less in 0..700_usize) {
