@@ -8,8 +8,8 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::EnvCompleter;
 
 use crate::cli::{Cli, Global, Outcome};
-use crate::inspect::artifacts;
 use crate::durable::Durability;
+use crate::inspect::artifacts;
 use crate::inspect::list::{Filter, places};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -86,8 +86,12 @@ pub fn artifact_ids() -> ArgValueCandidates {
             }
         });
         offered
+    })
+}
+
 /// Every task that has a state.
 pub fn tasks() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
         let tasks = Store::new(&root(), Durability::Full).tasks();
         tasks
             .unwrap_or_default()

@@ -170,7 +170,8 @@ fn next_step(planned: &Plan) -> String {
             let all: Vec<&str> = ids.iter().chain(artifacts).map(String::as_str).collect();
             format!("would wait for {}", all.join(", "))
         }
-        Plan::WaitForHuman => "would wait for a person".to_owned(),
+        Plan::WaitForHuman(_) => "would wait for a person".to_owned(),
+        Plan::Help => "is blocked: whoever routes.blocked names would be asked".to_owned(),
         Plan::Complete => "would be completed at once: it ends its work".to_owned(),
         Plan::Refuse(told) => format!("would be refused: {}", told.message),
     }

@@ -5,7 +5,6 @@
 //! runs; hence these sentences, which the daemon logs when it starts. A change that brings a
 //! feature takes its line out here.
 
-use super::reader::join;
 use super::types::Config;
 
 impl Config {
@@ -19,14 +18,6 @@ impl Config {
                 ));
             }
         };
-        note(
-            !self.routes_blocked.is_empty(),
-            "routes.blocked",
-            "route blocked handoffs",
-        );
-        for name in self.workflows.keys() {
-            note(true, &join("workflows", name), "follow workflows");
-        }
         note(
             !self.phases.order.is_empty(),
             "phases.order",

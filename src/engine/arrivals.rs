@@ -333,6 +333,8 @@ impl Engine {
             }
             Destination::Duplicate => tracing::warn!(handoff_id = id, "refused: the id is taken"),
             Destination::Complete => tracing::info!(handoff_id = id, "a report that ends its work"),
+            Destination::Help => tracing::info!(handoff_id = id, "a report that is blocked"),
+            Destination::Ask(_) => tracing::info!(handoff_id = id, "waits for a person"),
             Destination::Wait { on, ids, .. } => {
                 // Who waits for whom must be known before the next one is looked at.
                 if let (&"dependency", Ok(request)) = (on, &submission.request) {
@@ -348,6 +350,8 @@ impl Engine {
                             not_before: request.not_before,
                             holds_agent: false,
                             ready: false,
+                            ended: 0,
+                            misses: 0,
                         },
                     );
                 }

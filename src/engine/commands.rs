@@ -14,6 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::durable;
 use crate::engine::attempt::shown;
+use crate::engine::chains::{answer_record, cancel_below};
 use crate::engine::divert::{Destination, divert};
 use crate::engine::event::Event;
 use crate::engine::intake::{Seen, look_at};
@@ -265,12 +266,6 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         refuse(world, name, identity, &reason);
         world.tell(Event::Unmoved { id: id.clone() });
     };
-    if !matches!(command.action, Action::Cancel | Action::Retry) {
-        return give_up(format!(
-            "this version does not know {} yet",
-            command.action.as_str()
-        ));
-    }
     let states = world.layout.states_of(&id);
     let Some(state) = states.first().copied() else {
         return match world.layout.submission(&id) {
@@ -305,6 +300,7 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         (Action::Cancel, State::Waiting) => {
             note(world, &command);
             let told = next::cancelled(&by(&command, "while it waited"));
+            cancel_below(world, &record, &id, command.by.as_deref());
             remember(&mut record, key);
             let done = Dismissal::new(world, name, identity);
             fail_parked(world, &id, record, &told, || done.carried_out());
@@ -313,6 +309,25 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         (Action::Cancel, State::Failed) if code == Some("CANCELLED") => {
             Dismissal::new(world, name, identity).carried_out();
             world.tell(Event::Unmoved { id });
+        }
+        // What it set in motion may still be on its way.
+        (Action::Cancel, State::Completed | State::Failed)
+            if cancel_below(world, &record, &id, command.by.as_deref()) > 0 =>
+        {
+            note(world, &command);
+            Dismissal::new(world, name, identity).carried_out();
+            world.tell(Event::Unmoved { id });
+        }
+        (Action::Approve | Action::Reject | Action::Ask, State::Waiting) => {
+            match answer_record(world, &mut record, &id, &command) {
+                Err(why) => give_up(why),
+                Ok(event) => {
+                    note(world, &command);
+                    remember(&mut record, key);
+                    let done = Dismissal::new(world, name, identity);
+                    write(world, &id, &record, state, event, || done.carried_out());
+                }
+            }
         }
         (Action::Retry, State::Failed) if record.meta.rejected.is_some() => give_up(format!(
             "{id} was never a request: mend failed/{id}.rejected and drop it into pending/"

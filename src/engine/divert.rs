@@ -8,14 +8,18 @@ use serde_json::{Map, Value};
 use crate::config::Config;
 use crate::engine::attempt::shown;
 use crate::engine::commands::Dismissal;
+use crate::engine::effects::{Decided, has_effects};
 use crate::engine::event::{Diverted, Event};
 use crate::engine::intake::{Broken, Submission};
 use crate::engine::parked::Parked;
 use crate::engine::story::transition;
 use crate::engine::world::World;
+use crate::policy::complete::complete;
+use crate::policy::human::{Kind, ask_person};
 use crate::policy::intake::{Plan, Terms, refused_fields};
-use crate::policy::judge::{Failure, Success};
-use crate::policy::next::{complete, fail, refusal, wait};
+use crate::policy::judge::{Exit, Failure, Success, Verdict};
+use crate::policy::next::{Facts, conclude, fail, refusal, wait};
+use crate::policy::retry::RetryPolicy;
 use crate::protocol::document::Syntax;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
@@ -37,6 +41,10 @@ pub enum Destination {
     Duplicate,
     /// A report that ends its work: there is nothing to run.
     Complete,
+    /// A report that is blocked.
+    Help,
+    /// A person has to answer first.
+    Ask(Kind),
     Wait {
         on: &'static str,
         length_ms: Option<u64>,
@@ -121,6 +129,8 @@ fn try_divert(
         State::Waiting,
         &bytes,
     )?;
+    // What it sets in motion is made once it stands in waiting/, decided.
+    let effects = has_effects(&record);
     let line = transition(&record, &id, event, State::Pending, to, now.wall);
     world.board.note(&record, &id, to, now.wall);
     let parked = Parked::of(&record, now, world.boot);
@@ -128,12 +138,13 @@ fn try_divert(
     let name = name.to_owned();
     let change = Change::Settle {
         keep: original(world, &id, ext, syntax),
-        id,
+        id: id.clone(),
         at: State::Waiting,
-        to,
+        to: if effects { State::Waiting } else { to },
         leftover: taken.leftover,
     };
-    world.committer.submit(change, vec![line], move |_| {
+    let told = events.clone();
+    let after = move || {
         drop(passage);
         if let Some(command) = command {
             command.carried_out();
@@ -147,7 +158,21 @@ fn try_divert(
             id: own_id,
             outcome,
         });
-    });
+    };
+    if effects {
+        let decided = Box::new(Decided {
+            id,
+            record,
+            from: State::Waiting,
+            to,
+            after: Box::new(after),
+        });
+        world.committer.submit(change, vec![line], move |_| {
+            let _ = told.send(Event::Decided(decided));
+        });
+    } else {
+        world.committer.submit(change, vec![line], move |_| after());
+    }
     Ok(())
 }
 
@@ -161,14 +186,11 @@ pub fn apply(
 ) -> (State, &'static str) {
     let now = world.now();
     let config = world.config();
-    let max_retries = match request {
-        Ok(request) => {
-            Terms::of(request, config.specialist(&request.agent), &config)
-                .retry
-                .max_retries
-        }
-        Err(_) => config.defaults.retry.max_retries,
+    let retry = match request {
+        Ok(request) => Terms::of(request, config.specialist(&request.agent), &config).retry,
+        Err(_) => RetryPolicy::of(&config.defaults.retry),
     };
+    let max_retries = retry.max_retries;
     match destination {
         Destination::Wait {
             on,
@@ -198,11 +220,44 @@ pub fn apply(
             record.set("result", Value::Object(report));
             (State::Completed, "completed")
         }
+        Destination::Help => {
+            let report = record.doc.clone();
+            let facts = Facts {
+                now,
+                boot: world.boot,
+                retry,
+                chance: 0.0,
+                max_interruptions: config.daemon.max_interruptions,
+                exit: Exit::Unknown,
+                log: None,
+                ran_ms: 0,
+                cancelled: "",
+                id: &id_of(record),
+                config: &config,
+            };
+            let decision = conclude(record, Verdict::Blocked(report), &facts);
+            (decision.to, decision.event)
+        }
+        Destination::Ask(kind) => {
+            let reason = match kind {
+                Kind::Task => "it is addressed to a person",
+                Kind::Gate => "a person must let it pass before it runs",
+                Kind::Review => "the report asks for a review",
+                Kind::Blocked => "it is blocked, and a person can help",
+            };
+            ask_person(record, kind, reason, now, world.boot);
+            (State::Waiting, "waiting_human")
+        }
         Destination::Duplicate => {
             fail(record, &duplicate(wanted), max_retries, now.wall);
             (State::Failed, "refused")
         }
     }
+}
+
+fn id_of(record: &Record) -> String {
+    let id = record.doc.get("handoff_id").and_then(Value::as_str);
+    id.unwrap_or_default().to_owned()
 }
 
 /// Where a plan leads that is not to run now.
@@ -227,12 +282,8 @@ pub fn destination(plan: Plan, request: &Request, config: &Config) -> Option<Des
             reason: dependency_reason(&ids, &artifacts),
             ids,
         },
-        Plan::WaitForHuman => Destination::Wait {
-            on: "human",
-            length_ms: None,
-            ids: Vec::new(),
-            reason: "it is addressed to a person".to_owned(),
-        },
+        Plan::WaitForHuman(kind) => Destination::Ask(kind),
+        Plan::Help => Destination::Help,
     })
 }
 

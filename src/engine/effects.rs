@@ -9,11 +9,16 @@ use std::io;
 use serde_json::{Map, Value};
 
 use crate::clock::Wall;
+use crate::durable;
 use crate::engine::event::Event;
 use crate::engine::world::World;
+use crate::policy::next::{fail, refusal};
+use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
+use crate::protocol::links::Spawn;
 use crate::protocol::record::Record;
 use crate::spool::change::Change;
+use crate::spool::layout::Layout;
 use crate::store::artifacts::Entry;
 use crate::store::audit;
 
@@ -37,7 +42,7 @@ impl std::fmt::Debug for Decided {
 
 /// Whether anything is to be done before the record may be moved.
 pub fn has_effects(record: &Record) -> bool {
-    !entries(record, "").is_empty()
+    !record.meta.links.spawns.is_empty() || !entries(record, "").is_empty()
 }
 
 /// Writes a decided record and moves it, with what follows from it applied in between. `after`
@@ -52,7 +57,7 @@ pub fn settle(
 ) {
     let to = record.meta.to.unwrap_or(from);
     world.board.note(record, id, to, world.now().wall);
-    let effects = to != from && has_effects(record);
+    let effects = has_effects(record);
     let change = Change::Advance {
         id: id.to_owned(),
         from,
@@ -88,6 +93,9 @@ pub fn apply(world: &World, decided: Box<Decided>) {
         after,
         ..
     } = *decided;
+    if from == to {
+        return after();
+    }
     let change = Change::Move { id, from, to };
     world.committer.submit(change, Vec::new(), move |_| after());
 }
@@ -95,7 +103,47 @@ pub fn apply(world: &World, decided: Box<Decided>) {
 fn apply_all(world: &World, decided: &Decided) -> io::Result<()> {
     world
         .artifacts
-        .register(&entries(&decided.record, &decided.id))
+        .register(&entries(&decided.record, &decided.id))?;
+    for spawn in &decided.record.meta.links.spawns {
+        set_in_motion(world, spawn)?;
+    }
+    Ok(())
+}
+
+/// Makes a handoff that an outcome asks for, unless it is there already: in any folder, so that
+/// one that has long ended is not made again.
+fn set_in_motion(world: &World, spawn: &Spawn) -> io::Result<()> {
+    let layout = &world.layout;
+    if layout.is_taken(&spawn.id) || layout.submission(&spawn.id).is_some() {
+        return Ok(());
+    }
+    let durability = world.config().daemon.durability;
+    let (folder, bytes) = match &spawn.refused {
+        None => {
+            let mut bytes = serde_json::to_vec_pretty(&spawn.request).unwrap_or_default();
+            bytes.push(b'\n');
+            (State::Pending, bytes)
+        }
+        Some(why) => {
+            let mut record = Record::admit(spawn.request.clone(), &spawn.id, None);
+            let actions = vec![
+                "See the whole way with handoffd chain; let the specialists end it, or raise \
+                 daemon.max_hops"
+                    .to_owned(),
+            ];
+            let told = refusal(ErrorCode::Blocked, why.clone(), actions);
+            fail(&mut record, &told, 0, world.now().wall);
+            (State::Failed, record.to_bytes())
+        }
+    };
+    let temp = layout.tmp().join(format!("follow-{}.json", spawn.id));
+    let file = durable::create(&temp, &bytes)?;
+    durable::sync_file(&file, durability)?;
+    match durable::move_no_replace(&temp, &layout.record(folder, &spawn.id)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        moved => moved?,
+    }
+    durable::sync_dir(&Layout::open_dir(&layout.state(folder))?, durability)
 }
 
 /// The registry's lines for a record that is decided as completed.

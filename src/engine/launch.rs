@@ -13,13 +13,14 @@ use crate::engine::destination::prepare;
 use crate::engine::divert::{Destination, divert, original};
 use crate::engine::event::Event;
 use crate::engine::intake::{Seen, Submission, look_at};
-use crate::engine::moves::fail_parked;
+use crate::engine::moves::{fail_parked, write};
 use crate::engine::receive::{changed_artifacts, receipt};
 use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::keeper::Launch;
 use crate::keeper::wire::{self, Key};
-use crate::policy::intake::{Dependency, Needs, Plan, Terms, plan, refused_fields};
+use crate::policy::human::{Kind, ask_person};
+use crate::policy::intake::{Dependency, Needs, Plan, Terms, plan, refused_fields, unknown_agent};
 use crate::policy::judge::Failure;
 use crate::policy::next::last_error_digest;
 use crate::policy::receive::Receipt;
@@ -152,7 +153,13 @@ fn from_waiting(world: &World, id: &str) -> Launched {
         Err(errors) => refused_fields(&errors),
         Ok(request) => match admissible(world, &mut record, &request) {
             Err(told) => *told,
-            Ok(()) => {
+            Ok(Some(kind)) => {
+                let reason = "its turn has come, and a person must answer first";
+                ask_person(&mut record, kind, reason, world.now(), world.boot);
+                write(world, id, &record, State::Waiting, "waiting_human", || {});
+                return Err(again(NotLaunched::Refused));
+            }
+            Ok(None) => {
                 return begin(world, record, &request, State::Waiting, None, |bytes| {
                     claim::from_waiting(
                         &world.layout,
@@ -170,15 +177,25 @@ fn from_waiting(world: &World, id: &str) -> Launched {
     Err(again(NotLaunched::Refused))
 }
 
-/// Whether a record that waited may run now; at its first attempt it is received as a new one
-/// is.
-fn admissible(world: &World, record: &mut Record, request: &Request) -> Result<(), Box<Failure>> {
+/// Whether a record that waited may run now, or in which role a person must answer first. At
+/// its first attempt it is received as a new one is.
+fn admissible(
+    world: &World,
+    record: &mut Record,
+    request: &Request,
+) -> Result<Option<Kind>, Box<Failure>> {
     let met = Needs {
         dependencies: vec![Dependency::Completed; request.depends_on.len()],
         missing_artifacts: Vec::new(),
     };
-    if let Plan::Refuse(told) = plan(request, &world.config(), &met, world.now()) {
-        return Err(Box::new(told));
+    match plan(request, &world.config(), &met, world.now()) {
+        Plan::Refuse(told) => return Err(Box::new(told)),
+        Plan::WaitForHuman(Kind::Task) => return Ok(Some(Kind::Task)),
+        Plan::WaitForHuman(kind) if !record.doc.contains_key("answer") => return Ok(Some(kind)),
+        _ => {}
+    }
+    if world.config().specialist(&request.agent).is_none() {
+        return Err(Box::new(unknown_agent(request, &world.config())));
     }
     if !record.doc.contains_key("acknowledgment") {
         let receipt = receipt(&world.desk(), &View::of_record(record), request, true);
@@ -188,7 +205,8 @@ fn admissible(world: &World, record: &mut Record, request: &Request) -> Result<(
         }
         acknowledge(world, record, request, receipt);
     }
-    prepare(world, record, request)
+    prepare(world, record, request)?;
+    Ok(None)
 }
 
 /// Writes into the record what its receiver says, with what has changed behind its back.

@@ -8,6 +8,7 @@
 pub mod arrivals;
 pub mod attempt;
 pub mod boards;
+pub mod chains;
 pub mod commands;
 pub mod delivery;
 pub mod destination;
@@ -86,6 +87,8 @@ enum Alarm {
     /// Somebody waits for artifacts.
     Artifacts,
     Board,
+    /// Helpers that could not be found are looked for again.
+    Helpers(String),
 }
 
 /// Alarms that are set already, and not to be set twice.
@@ -305,6 +308,7 @@ impl Engine {
                 Alarm::Again(id) => self.try_again(&id),
                 Alarm::Artifacts => self.look_for_artifacts(),
                 Alarm::Board => self.flush_board(),
+                Alarm::Helpers(id) => self.check_dependencies(&id),
             }
         }
         while let Some(id) = self.lot.pop_due(now) {

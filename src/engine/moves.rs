@@ -76,7 +76,7 @@ pub fn fail_parked(
 }
 
 /// The retries that a record's failure speaks of.
-fn max_retries(world: &World, record: &Record, id: &str) -> u32 {
+pub fn max_retries(world: &World, record: &Record, id: &str) -> u32 {
     let config = world.config();
     crate::protocol::id::HandoffId::parse_made(id)
         .ok()

@@ -91,12 +91,20 @@ pub fn finish(world: &World, running: Running, end: End) {
         log: has_log.then(|| world.layout.relative(&paths.log)),
         ran_ms: now.boot_ms.saturating_sub(running.started_boot_ms),
         cancelled: running.cancelled.as_deref().unwrap_or("while it ran"),
+        id,
+        config: &config,
     };
     let mut verdict = verdict(&work, collected, &running, max_output);
-    if let Verdict::Completed(success) = verdict {
+    let review = matches!(verdict, Verdict::NeedsReview(_));
+    if let Verdict::Completed(success) | Verdict::NeedsReview(success) = verdict {
         let said = verified.map(|slot| verify::judge(world, &running, slot, &end));
         match take_delivery(world, &running, success, said) {
-            Step::Judged(judged) => verdict = *judged,
+            Step::Judged(judged) => {
+                verdict = match *judged {
+                    Verdict::Completed(success) if review => Verdict::NeedsReview(success),
+                    judged => judged,
+                }
+            }
             Step::Verify(command, request, success) => {
                 if let Some(slot) = verified {
                     verify::clean_up(world, &running, slot);

@@ -37,6 +37,10 @@ pub struct Parked {
     pub holds_agent: bool,
     /// The wait is over; only a free slot is missing.
     pub ready: bool,
+    /// Of those that it waits for, how many are known to have ended.
+    pub ended: usize,
+    /// How often somebody it waits for could not be found.
+    pub misses: u32,
 }
 
 impl Parked {
@@ -63,7 +67,11 @@ impl Parked {
             .and_then(Value::as_str)
             .and_then(Priority::parse)
             .unwrap_or_default();
-        let dependencies = match view.get("depends_on") {
+        let named = match on {
+            On::Handoff => waiting.get("ids"),
+            _ => view.get("depends_on"),
+        };
+        let dependencies = match named {
             Some(Value::Array(ids)) => ids
                 .iter()
                 .filter_map(Value::as_str)
@@ -96,6 +104,8 @@ impl Parked {
                 .and_then(Wall::parse),
             holds_agent: record.meta.holds_agent,
             ready: false,
+            ended: 0,
+            misses: 0,
         })
     }
 }
@@ -115,7 +125,7 @@ impl Lot {
         if let Some(due) = parked.due_ms {
             self.due.push(Reverse((due, id.to_owned())));
         }
-        if parked.on == On::Dependency {
+        if matches!(parked.on, On::Dependency | On::Handoff) {
             for dependency in &parked.dependencies {
                 self.dependents
                     .entry(dependency.clone())
@@ -168,7 +178,8 @@ impl Lot {
 
     /// All that wait for other handoffs.
     pub fn waiting_for_others(&self) -> Vec<String> {
-        let waits = |parked: &Parked| parked.on == On::Dependency && !parked.ready;
+        let waits =
+            |parked: &Parked| matches!(parked.on, On::Dependency | On::Handoff) && !parked.ready;
         self.parked
             .iter()
             .filter(|(_, p)| waits(p))
@@ -266,6 +277,8 @@ mod tests {
             not_before: None,
             holds_agent: false,
             ready: false,
+            ended: 0,
+            misses: 0,
         }
     }
 

@@ -6,12 +6,16 @@ use crate::engine::event::{Event, Folder};
 use crate::engine::parked::{On, Parked};
 use crate::engine::past::Past;
 use crate::engine::recovery::{Found, recover_one};
-use crate::engine::{Alarm, Busy, Engine, moves};
+use crate::engine::{Alarm, Busy, Engine, chains, moves};
 use crate::policy::intake::{Dependency, Needs, dependency_failed, dependency_missing};
 use crate::policy::judge::Failure;
 use crate::protocol::lifecycle::State;
 
 const ARTIFACTS_EVERY_MS: u64 = 1000;
+
+/// How often a helper must be missing before it counts as lost, and how long in between.
+const MISSES: u32 = 5;
+const MISSED_AGAIN_MS: u64 = 1000;
 
 impl Engine {
     /// Remembers a record that waits, and what ends its wait.
@@ -34,6 +38,8 @@ impl Engine {
                 self.watch_for_artifacts(id);
                 self.check_dependencies(id);
             }
+            On::Handoff => self.check_dependencies(id),
+            On::Human if due_now => self.on_due(id),
             _ => {}
         }
     }
@@ -80,7 +86,10 @@ impl Engine {
     pub(super) fn on_due(&mut self, id: &str) {
         match self.lot.get(id).map(|parked| parked.on) {
             Some(On::Retry | On::Time) => self.make_ready(id),
-            Some(On::Dependency) => self.check_dependencies(id),
+            Some(On::Dependency | On::Handoff) => self.check_dependencies(id),
+            Some(On::Human) if !self.busy.contains_key(id) => {
+                self.begin_move(id, chains::expire);
+            }
             _ => {}
         }
     }
@@ -101,6 +110,13 @@ impl Engine {
         self.checks -= 1;
         if self.busy.contains_key(id) {
             return;
+        }
+        if self
+            .lot
+            .get(id)
+            .is_some_and(|parked| parked.on == On::Handoff)
+        {
+            return self.on_helpers(id, states);
         }
         let Some(parked) = self.lot.get(id) else {
             return;
@@ -137,6 +153,32 @@ impl Engine {
             } else {
                 self.make_ready(id);
             }
+        }
+    }
+
+    /// Whether all have ended that a handoff has asked for help. One that can't be found may be
+    /// on its way from one folder to the next, so that counts only if it stays so.
+    fn on_helpers(&mut self, id: &str, states: &[Dependency]) {
+        let now = self.now_ms();
+        let Some(parked) = self.lot.get_mut(id) else {
+            return;
+        };
+        if parked.dependencies.len() != states.len() {
+            return;
+        }
+        let missing = states.contains(&Dependency::Missing);
+        parked.misses = if missing { parked.misses + 1 } else { 0 };
+        let lost = parked.misses >= MISSES;
+        let ended = |state: &Dependency| match state {
+            Dependency::Completed | Dependency::Failed => true,
+            Dependency::Missing => lost,
+            Dependency::Live => false,
+        };
+        parked.ended = states.iter().filter(|state| ended(state)).count();
+        if parked.ended == states.len() {
+            self.begin_move(id, chains::take_returns);
+        } else if missing && !lost {
+            self.alarm(now + MISSED_AGAIN_MS, Alarm::Helpers(id.to_owned()));
         }
     }
 
@@ -179,7 +221,14 @@ impl Engine {
     /// Somebody may wait for this one.
     pub(super) fn on_ended(&mut self, id: &str) {
         for waiting in self.lot.dependents_of(id) {
-            self.check_dependencies(&waiting);
+            let Some(parked) = self.lot.get_mut(&waiting) else {
+                continue;
+            };
+            // Of a thousand helpers only the last one's end is worth a look at all of them.
+            parked.ended += 1;
+            if parked.on != On::Handoff || parked.ended >= parked.dependencies.len() {
+                self.check_dependencies(&waiting);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock::Now;
 use crate::config::{Config, Specialist};
+use crate::policy::human::Kind;
 use crate::policy::judge::Failure;
 use crate::policy::next::refusal;
 use crate::policy::retry::RetryPolicy;
@@ -82,9 +83,12 @@ pub enum Plan {
         ids: Vec<String>,
         artifacts: Vec<String>,
     },
-    WaitForHuman,
+    /// A person has to answer first: in which role.
+    WaitForHuman(Kind),
     /// A report that ends its work.
     Complete,
+    /// A report that is blocked: whoever the routes name is asked.
+    Help,
     Refuse(Failure),
 }
 
@@ -149,20 +153,14 @@ pub fn plan(request: &Request, config: &Config, needs: &Needs, now: Now) -> Plan
     }
     match request.finished {
         Some(Finished::Complete) => Plan::Complete,
-        Some(Finished::NeedsReview) => Plan::WaitForHuman,
-        Some(Finished::Blocked) => Plan::Refuse(reported_blocked()),
-        None | Some(Finished::HandedOn) if request.agent.is_human() => Plan::WaitForHuman,
+        Some(Finished::NeedsReview) => Plan::WaitForHuman(Kind::Review),
+        Some(Finished::Blocked) => Plan::Help,
+        None | Some(Finished::HandedOn) if request.agent.is_human() => {
+            Plan::WaitForHuman(Kind::Task)
+        }
+        None | Some(Finished::HandedOn) if request.gated => Plan::WaitForHuman(Kind::Gate),
         None | Some(Finished::HandedOn) => Plan::Run,
     }
-}
-
-/// A report that is blocked, with nobody to help.
-fn reported_blocked() -> Failure {
-    refusal(
-        ErrorCode::Blocked,
-        "the report says that the work is blocked, and no route leads to who could help".to_owned(),
-        vec!["Resolve what blocks it, then drop the next request".to_owned()],
-    )
 }
 
 /// A request whose fields are wrong, each of them named.
@@ -184,7 +182,8 @@ pub fn refused_fields(errors: &[FieldError]) -> Failure {
     }
 }
 
-fn unknown_agent(request: &Request, config: &Config) -> Failure {
+/// A target that nobody answers to.
+pub fn unknown_agent(request: &Request, config: &Config) -> Failure {
     let known: Vec<String> = config.specialists.keys().map(ToString::to_string).collect();
     let known = if known.is_empty() {
         "none is configured".to_owned()

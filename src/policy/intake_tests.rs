@@ -32,7 +32,8 @@ fn word(plan: &Plan) -> String {
             format!("dependencies {}{}", ids.join(","), artifacts.join(","))
         }
         Plan::Complete => "complete".to_owned(),
-        Plan::WaitForHuman => "human".to_owned(),
+        Plan::WaitForHuman(_) => "human".to_owned(),
+        Plan::Help => "help".to_owned(),
         Plan::Refuse(told) => told.code.to_string(),
     }
 }

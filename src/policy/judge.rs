@@ -7,6 +7,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::policy::reports::{asks_for_clarification, broken_report};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::record::AttemptOutcome;
@@ -107,9 +108,12 @@ pub enum Verdict {
         wait_ms: u64,
         reason: String,
     },
-    NeedsReview {
-        result: Map<String, Value>,
-    },
+    /// As [`Completed`](Self::Completed), but a person is to look at it.
+    NeedsReview(Success),
+    /// It can't go on by itself.
+    Blocked(Map<String, Value>),
+    /// It asks for sub-tasks, and goes on when they have ended.
+    Delegate(Map<String, Value>),
     Failed(Failure),
     Cancelled,
     /// It has to run again through no fault of its own. A stop of the daemon is not counted.
@@ -167,9 +171,19 @@ pub fn judge(ended: &Ended) -> Verdict {
         Some(result) if asks_for_clarification(result) => Some(Claim::Blocked),
         _ => claimed,
     };
+    if let (Some(Claim::Blocked | Claim::NeedsReview), Some(result)) = (claimed, &result)
+        && let Some(broken) = broken_report(claimed, result)
+    {
+        return Verdict::Failed(broken);
+    }
     match (claimed, result) {
-        (Some(Claim::Blocked), Some(result)) => Verdict::Failed(blocked(result)),
-        (Some(Claim::NeedsReview), Some(result)) => Verdict::NeedsReview { result },
+        (Some(Claim::Blocked), Some(result)) => Verdict::Blocked(result),
+        (Some(Claim::NeedsReview), Some(result)) => Verdict::NeedsReview(Success {
+            result: Some(result),
+            text,
+            warnings,
+            delivered: Delivered::default(),
+        }),
         (Some(Claim::Failed), Some(result)) => {
             Verdict::Failed(claimed_failure(exit, result, &ended.stderr_tail))
         }
@@ -220,15 +234,11 @@ fn succeeded(
     text: Option<String>,
     warnings: Vec<String>,
 ) -> Verdict {
-    if claimed == Some(Claim::Delegate) {
-        let mut refused = failure(
-            ErrorCode::ProcessingError,
-            "the result asks to delegate, which this version does not do yet".to_owned(),
-            vec!["Let the specialist do the work itself, or drop the sub-tasks as requests".into()],
-        );
-        refused.retryable = false;
-        refused.result = result;
-        return Verdict::Failed(refused);
+    if let (Some(Claim::Delegate), Some(result)) = (claimed, &result) {
+        return Verdict::Delegate(result.clone());
+    }
+    if let Some(broken) = result.as_ref().and_then(|it| broken_report(claimed, it)) {
+        return Verdict::Failed(broken);
     }
     let says_failed = result
         .as_ref()
@@ -353,57 +363,6 @@ fn unknown_status(found: &str, result: Option<Map<String, Value>>) -> Failure {
             ),
             vec!["Let the specialist return one of these statuses, or none".to_owned()],
         )
-    }
-}
-
-/// A receiver that asks back is blocked, whatever else its result says.
-fn asks_for_clarification(result: &Map<String, Value>) -> bool {
-    let action = result
-        .get("acknowledgment")
-        .and_then(|it| it.get("action")?.as_str());
-    action == Some("request_clarification")
-}
-
-/// Why a result is blocked.
-pub fn blocked_reason(result: &Map<String, Value>) -> &str {
-    let named = result.get("blocked_reason").and_then(Value::as_str);
-    match named {
-        Some(named) => named,
-        None if asks_for_clarification(result) => "missing_requirements",
-        None => "unknown",
-    }
-}
-
-fn blocked(result: Map<String, Value>) -> Failure {
-    let reason = blocked_reason(&result);
-    let acknowledged = result.get("acknowledgment");
-    let blockers = acknowledged
-        .and_then(|it| it.get("blockers").or_else(|| it.get("questions")))
-        .and_then(Value::as_array)
-        .map(|list| list.iter().filter_map(Value::as_str).collect::<Vec<_>>())
-        .filter(|list| !list.is_empty())
-        .map(|list| list.join("; "));
-    let said = result
-        .get("summary")
-        .or_else(|| {
-            result
-                .get("handoff")
-                .and_then(|handoff| handoff.get("context"))
-        })
-        .and_then(Value::as_str)
-        .or(blockers.as_deref());
-    let message = match said {
-        Some(said) => format!("the specialist is blocked ({reason}): {said}"),
-        None => format!("the specialist is blocked ({reason})"),
-    };
-    let actions = vec![
-        format!("Resolve what blocks it ({reason}), add it to the request and retry"),
-        "What it tried stands in result.attempted".to_owned(),
-    ];
-    Failure {
-        outcome: AttemptOutcome::Blocked,
-        result: Some(result),
-        ..failure(ErrorCode::Blocked, message, actions)
     }
 }
 

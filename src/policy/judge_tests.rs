@@ -19,6 +19,8 @@ fn word(verdict: &Verdict) -> String {
         Verdict::Completed { .. } => "completed".to_owned(),
         Verdict::Held { wait_ms, .. } => format!("held {wait_ms}"),
         Verdict::NeedsReview { .. } => "needs_review".to_owned(),
+        Verdict::Blocked(_) => "blocked".to_owned(),
+        Verdict::Delegate(_) => "delegate".to_owned(),
         Verdict::Cancelled => "cancelled".to_owned(),
         Verdict::Interrupted { counted, .. } => format!("interrupted {counted}"),
         Verdict::Failed(told) => {
@@ -75,9 +77,6 @@ fn exit_codes_and_results() {
             r#"{"status":"failed","error":{"code":"TIMEOUT"}}"#,
             "TIMEOUT+",
         ),
-        (Code(0), r#"{"status":"blocked"}"#, "BLOCKED-"),
-        (Code(7), r#"{"status":"blocked"}"#, "BLOCKED-"),
-        (Code(7), r#"{"status":"needs_review"}"#, "needs_review"),
         (Code(0), r#"{"retry_after_seconds":1.5}"#, "held 1500"),
         (
             Code(9),
@@ -107,7 +106,7 @@ fn exit_codes_and_results() {
             r#"{"validation":{"status":"failed"}}"#,
             "VALIDATION_FAILED+",
         ),
-        (Code(0), r#"{"status":"delegate"}"#, "PROCESSING_ERROR-"),
+        (Code(0), r#"{"status":"delegate"}"#, "delegate"),
         (Unknown, "", "interrupted true"),
         (Unknown, "text", "interrupted true"),
         (Unknown, r#"{"output":1}"#, "interrupted true"),
@@ -121,6 +120,55 @@ fn exit_codes_and_results() {
             *expected,
             "{exit:?} {stdout}"
         );
+    }
+}
+
+#[test]
+fn reports_keep_to_their_rules() {
+    use Exit::Code;
+    let cases: &[(Exit, &str, &str)] = &[
+        (Code(0), r#"{"status":"blocked"}"#, "VALIDATION_FAILED+"),
+        (
+            Code(7),
+            r#"{"status":"blocked","phase":"p","summary":"s","blocked_reason":"unknown",
+                "attempted":["a"],"handoff":{"blockers":["b"],"next_agent":null}}"#,
+            "blocked",
+        ),
+        (
+            Code(7),
+            r#"{"status":"blocked","phase":"p","summary":"s","blocked_reason":"unknown",
+                "attempted":["a"],"handoff":{"blockers":["b"],"next_agent":"x"}}"#,
+            "VALIDATION_FAILED+",
+        ),
+        (
+            Code(0),
+            r#"{"acknowledgment":{"action":"request_clarification"}}"#,
+            "blocked",
+        ),
+        (
+            Code(7),
+            r#"{"status":"needs_review"}"#,
+            "VALIDATION_FAILED+",
+        ),
+        (
+            Code(7),
+            r#"{"status":"needs_review","phase":"p","summary":"s"}"#,
+            "needs_review",
+        ),
+        (
+            Code(0),
+            r#"{"handoff":{"next_agent":"x","context":"c"},"phase":"p"}"#,
+            "VALIDATION_FAILED+",
+        ),
+        (
+            Code(0),
+            r#"{"status":"complete","phase":"p","handoff":{"next_agent":"x","context":"c"}}"#,
+            "completed",
+        ),
+    ];
+    for (exit, stdout, expected) in cases {
+        let verdict = judge(&ended(*exit, stdout));
+        assert_eq!(word(&verdict), *expected, "{exit:?} {stdout}");
     }
 }
 

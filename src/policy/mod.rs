@@ -1,12 +1,16 @@
 //! Decisions: pure functions of what is known and what time it is. No I/O in this room.
 
+pub mod complete;
 pub mod follow;
+pub mod helpers;
+pub mod human;
 pub mod intake;
 pub mod judge;
 pub mod lint;
 pub mod next;
 pub mod receive;
+pub mod reports;
 pub mod retry;
 pub mod schedule;
-pub mod verify;
 pub mod task;
+pub mod verify;

@@ -6,11 +6,16 @@
 use serde_json::{Map, Value, json};
 
 use crate::clock::{Now, Wall};
-use crate::policy::judge::{Compliance, Delivered, Exit, Failure, Success, Verdict, tail_of};
+use crate::config::Config;
+use crate::policy::complete::{complete, fill, lift_from, merge_acknowledgment, verified, warn};
+use crate::policy::follow::{Followed, after_success};
+use crate::policy::helpers::{delegated, stuck};
+use crate::policy::human::{Kind, ask_person};
+use crate::policy::judge::{Delivered, Exit, Failure, Success, Verdict, tail_of};
 use crate::policy::retry::RetryPolicy;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
-use crate::protocol::record::{AttemptError, AttemptOutcome, LIFTED, Record};
+use crate::protocol::record::{AttemptError, AttemptOutcome, Record};
 use crate::protocol::timer::Timer;
 
 /// The most of a failure that is handed to the next attempt.
@@ -33,6 +38,8 @@ pub struct Facts<'a> {
     pub ran_ms: u64,
     /// When, by whom and why it was cancelled, if it was.
     pub cancelled: &'a str,
+    pub id: &'a str,
+    pub config: &'a Config,
 }
 
 /// What was decided, for the engine and the audit log. The record itself carries the rest.
@@ -49,8 +56,7 @@ pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Dec
     match verdict {
         Verdict::Completed(success) => {
             close(record, AttemptOutcome::Completed, None, facts);
-            complete(record, success, facts.now.wall);
-            decided(State::Completed, "completed")
+            succeeded(record, success, facts)
         }
         Verdict::Held { wait_ms, reason } => {
             close(record, AttemptOutcome::Held, None, facts);
@@ -69,17 +75,19 @@ pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Dec
                 holds_agent: true,
             }
         }
-        Verdict::NeedsReview { result } => {
+        Verdict::NeedsReview(success) => {
             close(record, AttemptOutcome::NeedsReview, None, facts);
-            let reason = result
-                .get("summary")
-                .and_then(Value::as_str)
+            let reason = success
+                .result
+                .as_ref()
+                .and_then(|result| result.get("summary")?.as_str())
                 .unwrap_or("the specialist asks for a review")
                 .to_owned();
-            record.set("result", Value::Object(result));
-            wait(record, "human", None, &reason, facts.now, facts.boot);
+            review(record, success, &reason, facts);
             decided(State::Waiting, "needs_review")
         }
+        Verdict::Blocked(result) => stuck(record, result, facts),
+        Verdict::Delegate(result) => delegated(record, result, facts),
         Verdict::Cancelled => {
             let told = cancelled(facts.cancelled);
             close(record, AttemptOutcome::Cancelled, Some(&told), facts);
@@ -91,7 +99,48 @@ pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Dec
     }
 }
 
-fn decided(to: State, event: &'static str) -> Decision {
+/// The work is done. A blocking issue that requires a person comes before what is next.
+fn succeeded(record: &mut Record, success: Success, facts: &Facts<'_>) -> Decision {
+    let result = success.result.clone().unwrap_or_default();
+    if let Some(issue) = human_issue(&result) {
+        let reason = format!("a person must decide: {issue}");
+        review(record, success, &reason, facts);
+        return decided(State::Waiting, "needs_review");
+    }
+    complete(record, success, facts.now.wall);
+    let followed = after_success(record, facts.id, &result, facts.config, facts.now.wall);
+    link(record, followed);
+    decided(State::Completed, "completed")
+}
+
+/// Parks delivered work for a person to look at.
+fn review(record: &mut Record, success: Success, reason: &str, facts: &Facts<'_>) {
+    fill(record, success);
+    ask_person(record, Kind::Review, reason, facts.now, facts.boot);
+}
+
+/// The first blocking issue that only a person can resolve.
+pub fn human_issue(result: &Map<String, Value>) -> Option<String> {
+    let issues = result.get("blocking_issues")?.as_array()?;
+    issues
+        .iter()
+        .find(|issue| issue.get("requires_human") == Some(&Value::Bool(true)))
+        .map(|issue| {
+            let told = issue.get("issue").and_then(Value::as_str);
+            told.unwrap_or("an issue that it does not name").to_owned()
+        })
+}
+
+/// Links a record with what it sets in motion.
+pub fn link(record: &mut Record, followed: Followed) {
+    warn(record, followed.warnings);
+    if let Some(spawn) = followed.spawn {
+        record.meta.links.children.push(spawn.id.clone());
+        record.meta.links.spawns = vec![spawn];
+    }
+}
+
+pub(super) fn decided(to: State, event: &'static str) -> Decision {
     Decision {
         to,
         event,
@@ -99,7 +148,7 @@ fn decided(to: State, event: &'static str) -> Decision {
     }
 }
 
-fn failed(record: &mut Record, told: &Failure, facts: &Facts<'_>) -> Decision {
+pub(super) fn failed(record: &mut Record, told: &Failure, facts: &Facts<'_>) -> Decision {
     close(record, told.outcome, Some(told), facts);
     if told.retryable && record.meta.retries < facts.retry.max_retries {
         record.meta.retries += 1;
@@ -171,7 +220,12 @@ fn interrupted(record: &mut Record, counted: bool, reason: &str, facts: &Facts<'
 }
 
 /// Writes how the running attempt ended, if one is listed as running.
-fn close(record: &mut Record, outcome: AttemptOutcome, told: Option<&Failure>, facts: &Facts<'_>) {
+pub(super) fn close(
+    record: &mut Record,
+    outcome: AttemptOutcome,
+    told: Option<&Failure>,
+    facts: &Facts<'_>,
+) {
     let Some(attempt) = record.meta.attempts.last_mut() else {
         return;
     };
@@ -192,127 +246,6 @@ fn close(record: &mut Record, outcome: AttemptOutcome, told: Option<&Failure>, f
         message: digest(&told.message),
         fields: told.fields.iter().take(SHOWN_FIELDS).cloned().collect(),
     });
-}
-
-/// Writes a success into the record and decides it for `completed/`.
-pub fn complete(record: &mut Record, success: Success, at: Wall) {
-    let Success {
-        result,
-        text,
-        warnings,
-        delivered,
-    } = success;
-    record.decide(State::Completed);
-    record.set("completed_at", at.to_string());
-    record.set("timestamp_completed", at.to_string());
-    record.set("execution_time_seconds", seconds(record.execution_ms()));
-    let result = result.unwrap_or_default();
-    for key in LIFTED {
-        lift_from(record, &result, key);
-    }
-    let text = text.filter(|_| !delivered.text_kept);
-    if text.is_some() || delivered.compliance.is_some() {
-        record.lift("output", output(result.get("output"), text, &delivered));
-    }
-    record.lift("validation", verified(result.get("validation"), &delivered));
-    merge_acknowledgment(record, &result);
-    let received = record
-        .doc
-        .get("acknowledgment")
-        .and_then(|it| it.get("warnings")?.as_array())
-        .cloned()
-        .unwrap_or_default();
-    if !warnings.is_empty() || !received.is_empty() {
-        let mut all = match result.get("warnings") {
-            Some(Value::Array(theirs)) => theirs.clone(),
-            Some(other) => vec![other.clone()],
-            None => Vec::new(),
-        };
-        all.extend(received);
-        all.extend(warnings.into_iter().map(Value::String));
-        record.lift("warnings", Value::Array(all));
-    }
-    record.set("result", Value::Object(result));
-}
-
-/// The specialist's output, with what the daemon knows of the artifacts.
-fn output(theirs: Option<&Value>, text: Option<String>, delivered: &Delivered) -> Value {
-    let mut output = match theirs {
-        Some(Value::Object(output)) => output.clone(),
-        Some(other) => Map::from_iter([("value".to_owned(), other.clone())]),
-        None => Map::new(),
-    };
-    if let Some(text) = text {
-        output.entry("text").or_insert(Value::String(text));
-    }
-    if let Some(Value::Object(first)) = delivered.artifacts.first() {
-        let shown = [
-            ("artifact_id", "artifact_id"),
-            ("artifact_path", "path"),
-            ("artifact_type", "artifact_type"),
-            ("sha256", "sha256"),
-            ("size_bytes", "size_bytes"),
-        ];
-        for (name, from) in shown {
-            if let Some(value) = first.get(from) {
-                output.insert(name.to_owned(), value.clone());
-            }
-        }
-        output.insert(
-            "artifacts".to_owned(),
-            Value::Array(delivered.artifacts.clone()),
-        );
-    }
-    if let Some(compliance) = delivered.compliance {
-        let word = match compliance {
-            Compliance::Valid => "valid",
-            Compliance::Unchecked => "unchecked",
-        };
-        output.insert("schema_compliance".to_owned(), word.into());
-    }
-    Value::Object(output)
-}
-
-/// What the specialist acknowledged is added to what the daemon did.
-fn merge_acknowledgment(record: &mut Record, result: &Map<String, Value>) {
-    let Some(Value::Object(theirs)) = result.get("acknowledgment") else {
-        return;
-    };
-    let mut merged = match record.doc.get("acknowledgment") {
-        Some(Value::Object(ours)) => ours.clone(),
-        _ => Map::new(),
-    };
-    merged.extend(theirs.clone());
-    record.set("acknowledgment", Value::Object(merged));
-}
-
-/// The specialist's word stands as `claimed`; `status` is the daemon's own finding, and where
-/// there was nothing to check it says so.
-fn verified(claimed: Option<&Value>, delivered: &Delivered) -> Value {
-    let mut validation = match claimed {
-        Some(Value::Object(fields)) => fields.clone(),
-        Some(other) => Map::from_iter([("status".to_owned(), other.clone())]),
-        None => Map::new(),
-    };
-    if let Some(word) = validation.shift_remove("status") {
-        validation.insert("claimed".to_owned(), word);
-    }
-    let status = if delivered.checked {
-        "passed"
-    } else {
-        "unchecked"
-    };
-    validation.shift_insert(0, "status".to_owned(), status.into());
-    if let Some(verify) = &delivered.verify {
-        validation.insert("verify".to_owned(), verify.clone());
-    }
-    Value::Object(validation)
-}
-
-fn lift_from(record: &mut Record, result: &Map<String, Value>, key: &str) {
-    if let Some(value) = result.get(key) {
-        record.lift(key, value.clone());
-    }
 }
 
 /// Writes a failure into the record and decides it for `failed/`.
@@ -455,7 +388,7 @@ fn digest(message: &str) -> String {
     format!("{head} […] {}", tail_of(message, DIGEST_BYTES / 2))
 }
 
-fn seconds(ms: u64) -> Value {
+pub(super) fn seconds(ms: u64) -> Value {
     let text = format!("{}.{:03}", ms / 1000, ms % 1000);
     serde_json::from_str(&text).unwrap_or(Value::Null)
 }

@@ -27,6 +27,8 @@ fn facts(exit: Exit) -> Facts<'static> {
         log: None,
         ran_ms: 1234,
         cancelled: "while it ran",
+        id: "x",
+        config: Box::leak(Box::default()),
     }
 }
 

@@ -18,6 +18,17 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// What holds where nobody says otherwise.
+    pub fn of(defaults: &crate::config::Retry) -> Self {
+        Self {
+            max_retries: defaults.max_retries,
+            delay: defaults.delay,
+            multiplier: defaults.multiplier,
+            max_delay: defaults.max_delay,
+            jitter: defaults.jitter,
+        }
+    }
+
     /// The wait before retry `n` (1, 2, 3 …). `chance` is a number from 0 to 1.
     pub fn wait(&self, n: u32, chance: f64) -> Duration {
         let first = self.delay.min(self.max_delay);

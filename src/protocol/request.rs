@@ -80,6 +80,8 @@ pub struct Request {
     pub output: Expected,
     /// Only reports are finished when they come.
     pub finished: Option<Finished>,
+    /// A person must let it pass before its first attempt.
+    pub gated: bool,
 }
 
 /// What must come out, as far as the request says.
@@ -154,6 +156,7 @@ impl Request {
                 destination: text("expected_output", "destination"),
             },
             finished: finished(&view),
+            gated: view.get("gate").is_some(),
         };
         match request.destination(Wall(0)) {
             Some(Err(why)) => {

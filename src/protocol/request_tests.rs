@@ -54,6 +54,7 @@ fn a_whole_request_is_read() {
             ..Expected::default()
         },
         finished: None,
+        gated: false,
     };
     assert_eq!(request, expected);
 }

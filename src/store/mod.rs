@@ -1,5 +1,5 @@
-//! Stores beside the queue: the audit log, what specialists produced, schemas, boards.
-//! Stores beside the queue: the audit log, and the states of tasks.
+//! Stores beside the queue: the audit log, what specialists produced, the states of tasks,
+//! schemas, boards.
 
 pub mod artifacts;
 pub mod audit;

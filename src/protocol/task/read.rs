@@ -5,69 +5,125 @@
 
 use serde_json::{Map, Value};
 
-use super::entry::Severity;
-use super::phase::Phase;
 use super::{FORMAT, StateError, TaskId};
-use crate::clock::Wall;
-use crate::protocol::field::{FieldError, Reader, present};
+use crate::protocol::field::{FieldError, expected, present};
+use crate::protocol::shape::{Field, MOST, Range, Shape, TEXTS, check_fields, field, join};
 
-pub(super) fn check(doc: &Map<String, Value>) -> Result<(TaskId, u64), StateError> {
-    let mut reader = Reader::default();
-    format(&mut reader, doc)?;
-    let task = task_id(&mut reader, doc);
-    let version = version(&mut reader, doc);
-    for key in [
-        "task_title",
-        "context_summary",
-        "source_agent",
-        "target_agent",
-    ] {
-        reader.string(doc, key);
-    }
-    for key in ["phase_started_at", "handoff_timestamp"] {
-        if let Some(text) = reader.string(doc, key)
-            && Wall::parse(text).is_none()
-        {
-            reader.wrong(key, "expected an RFC 3339 instant");
-        }
-    }
-    for key in ["phase", "previous_phase"] {
-        phase(&mut reader, doc, key);
-    }
-    for key in [
-        "warnings",
-        "quality_gates_passed",
-        "quality_gates_failed",
-        "applied",
-    ] {
-        reader.strings(doc, key);
-    }
-    reader.object(doc, "quality_gate_results");
-    for (key, one) in LISTS {
-        entries(&mut reader, doc, key, one);
-    }
-    reader
-        .finish(task.zip(version))
-        .map_err(StateError::Invalid)
-}
-
-/// Checks one entry; its fields are named below `path`.
-type CheckEntry = fn(&mut Reader, &Map<String, Value>, &str);
-
-const LISTS: [(&str, CheckEntry); 3] = [
-    ("artifacts", artifact),
-    ("decisions_made", decision),
-    ("blocking_issues", issue),
+const ARTIFACT: &[Field] = &[
+    field("path", Shape::Text, "Relative to the root"),
+    field("artifact_type", Shape::Text, "What kind of artifact"),
+    field("content_hash", Shape::Text, "SHA-256"),
+    field(
+        "size_bytes",
+        Shape::Number(Range {
+            what: "a number of bytes",
+            least: 0.0,
+            open: false,
+            most: 9_007_199_254_740_992.0,
+            whole: true,
+        }),
+        "How large it is",
+    ),
 ];
 
-fn format(reader: &mut Reader, doc: &Map<String, Value>) -> Result<(), StateError> {
+const DECISION: &[Field] = &[
+    field("decision", Shape::Text, "What was decided"),
+    field("rationale", Shape::Text, "Why"),
+    field("timestamp", Shape::Text, "When"),
+    field("agent", Shape::Text, "By whom"),
+    field("alternatives", TEXTS, "What else there was"),
+];
+
+const ISSUE: &[Field] = &[
+    field("issue", Shape::Text, "What blocks"),
+    field(
+        "severity",
+        Shape::Word(&["blocker", "high", "medium", "low"]),
+        "How badly",
+    ),
+    field("suggested_action", Shape::Text, "What would help"),
+    field(
+        "requires_human",
+        Shape::Bool,
+        "Whether a person must decide",
+    ),
+];
+
+/// A list, the shape of its entries, and the field that an entry can't do without.
+const LISTS: [(&str, &[Field], &str); 3] = [
+    ("artifacts", ARTIFACT, "path"),
+    ("decisions_made", DECISION, "decision"),
+    ("blocking_issues", ISSUE, "issue"),
+];
+
+const fn list(of: &'static Shape) -> Shape {
+    Shape::List {
+        of,
+        what: "an array",
+        most: MOST * 100,
+    }
+}
+
+/// The fields of a state, but for its task, its version and its format.
+pub const STATE: &[Field] = &[
+    field("task_title", Shape::Text, "What the task is called"),
+    field("phase", Shape::Phase, "Where it stands"),
+    field("previous_phase", Shape::Phase, "Where it stood before"),
+    field("phase_started_at", Shape::Instant, "Since when"),
+    field("artifacts", list(&Shape::Object(ARTIFACT)), "What was made"),
+    field(
+        "context_summary",
+        Shape::Text,
+        "The last decisions, in short",
+    ),
+    field(
+        "decisions_made",
+        list(&Shape::Object(DECISION)),
+        "What was decided, and why",
+    ),
+    field(
+        "blocking_issues",
+        list(&Shape::Object(ISSUE)),
+        "What blocks it now",
+    ),
+    field("warnings", TEXTS, "What somebody should know"),
+    field("quality_gates_passed", TEXTS, "Names of gates"),
+    field("quality_gates_failed", TEXTS, "Names of gates"),
+    field("quality_gate_results", Shape::Map, "The reasons, by name"),
+    field("source_agent", Shape::Text, "Who handed over"),
+    field("target_agent", Shape::Text, "Who took over"),
+    field("handoff_timestamp", Shape::Instant, "When"),
+    field("applied", TEXTS, "Outcomes that are in it already"),
+];
+
+pub(super) fn check(doc: &Map<String, Value>) -> Result<(TaskId, u64), StateError> {
+    let mut errors = Vec::new();
+    check_format(doc, &mut errors)?;
+    let task = task_id(doc, &mut errors);
+    let version = version(doc, &mut errors);
+    check_fields(STATE, doc, "", &mut errors);
+    for (key, _, needed) in LISTS {
+        let items = doc.get(key).and_then(Value::as_array);
+        for (at, item) in items.into_iter().flatten().enumerate() {
+            if let Value::Object(entry) = item {
+                check_needed(entry, &format!("{key}[{at}]"), needed, &mut errors);
+            }
+        }
+    }
+    match (task, version) {
+        (Some(task), Some(version)) if errors.is_empty() => Ok((task, version)),
+        _ => Err(StateError::Invalid(errors)),
+    }
+}
+
+fn check_format(doc: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Result<(), StateError> {
     let Some(value) = present(doc, "format") else {
         return Ok(());
     };
     match value.as_u64() {
         Some(FORMAT) => Ok(()),
         Some(0) | None if !is_beyond_u64(value) => {
-            reader.expected("format", "1", value);
+            errors.push(expected("format", "1", value));
             Ok(())
         }
         _ => Err(StateError::NewerFormat {
@@ -83,114 +139,59 @@ fn is_beyond_u64(value: &Value) -> bool {
         .is_some_and(|n| n.as_u64().is_none() && n.as_str().bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn task_id(reader: &mut Reader, doc: &Map<String, Value>) -> Option<TaskId> {
-    if present(doc, "task_id").is_none() {
-        reader.wrong("task_id", "missing");
+fn task_id(doc: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<TaskId> {
+    let Some(value) = present(doc, "task_id") else {
+        errors.push(FieldError::new("task_id", "missing"));
         return None;
-    }
-    let parsed = TaskId::parse(reader.string(doc, "task_id")?);
-    parsed.map_err(|error| reader.wrong("task_id", error)).ok()
+    };
+    let Some(text) = value.as_str() else {
+        errors.push(expected("task_id", "a string", value));
+        return None;
+    };
+    TaskId::parse(text)
+        .map_err(|error| errors.push(FieldError::new("task_id", error)))
+        .ok()
 }
 
-fn version(reader: &mut Reader, doc: &Map<String, Value>) -> Option<u64> {
+fn version(doc: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<u64> {
     let Some(value) = present(doc, "version") else {
-        reader.wrong(
+        errors.push(FieldError::new(
             "version",
             "missing; a new state has 1, a changed one the stored one's + 1",
-        );
+        ));
         return None;
     };
     let version = value.as_u64().filter(|version| *version > 0);
     if version.is_none() {
-        reader.expected("version", "an integer from 1", value);
+        errors.push(expected("version", "an integer from 1", value));
     }
     version
 }
 
-fn phase(reader: &mut Reader, doc: &Map<String, Value>, key: &str) {
-    if let Some(value) = present(doc, key)
-        && Phase::of(value).is_none()
-        && value.as_str().is_none()
-    {
-        reader.expected(key, "a word or an integer", value);
-    }
-}
-
-fn entries(reader: &mut Reader, doc: &Map<String, Value>, key: &str, check: CheckEntry) {
-    match present(doc, key) {
-        None => {}
-        Some(Value::Array(items)) => {
-            for (index, item) in items.iter().enumerate() {
-                let path = format!("{key}[{index}]");
-                match item {
-                    Value::Object(entry) => check(reader, entry, &path),
-                    other => reader.expected(path, "an object", other),
-                }
-            }
+/// The field that says what an entry is about.
+fn check_needed(
+    entry: &Map<String, Value>,
+    path: &str,
+    needed: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    match present(entry, needed) {
+        None => errors.push(FieldError::new(join(path, needed), "missing")),
+        Some(Value::String(text)) if text.is_empty() => {
+            errors.push(FieldError::new(join(path, needed), "must not be empty"));
         }
-        Some(other) => reader.expected(key, "an array", other),
-    }
-}
-
-/// A field that says what the entry is about.
-fn required(reader: &mut Reader, entry: &Map<String, Value>, path: &str, key: &str) {
-    let path = format!("{path}.{key}");
-    if present(entry, key).is_none() {
-        reader.wrong(path, "missing");
-    } else if reader.string(entry, &path).is_some_and(str::is_empty) {
-        reader.wrong(path, "must not be empty");
-    }
-}
-
-fn artifact(reader: &mut Reader, entry: &Map<String, Value>, path: &str) {
-    required(reader, entry, path, "path");
-    for key in ["artifact_type", "content_hash"] {
-        reader.string(entry, &format!("{path}.{key}"));
-    }
-    if let Some(size) = present(entry, "size_bytes")
-        && size.as_u64().is_none()
-    {
-        reader.expected(format!("{path}.size_bytes"), "a number of bytes", size);
-    }
-}
-
-fn decision(reader: &mut Reader, entry: &Map<String, Value>, path: &str) {
-    required(reader, entry, path, "decision");
-    for key in ["rationale", "timestamp", "agent"] {
-        reader.string(entry, &format!("{path}.{key}"));
-    }
-    match present(entry, "alternatives") {
-        None => {}
-        Some(Value::Array(items)) if items.iter().all(Value::is_string) => {}
-        Some(other) => {
-            reader.expected(format!("{path}.alternatives"), "an array of strings", other);
-        }
-    }
-}
-
-fn issue(reader: &mut Reader, entry: &Map<String, Value>, path: &str) {
-    required(reader, entry, path, "issue");
-    reader.string(entry, &format!("{path}.suggested_action"));
-    if let Some(value) = present(entry, "severity")
-        && value.as_str().and_then(Severity::parse).is_none()
-    {
-        let what = "blocker, high, medium or low";
-        reader.expected(format!("{path}.severity"), what, value);
-    }
-    if let Some(value) = present(entry, "requires_human")
-        && !value.is_boolean()
-    {
-        reader.expected(format!("{path}.requires_human"), "true or false", value);
+        Some(_) => {}
     }
 }
 
 /// What is wrong with one entry that is to be added to a list.
 pub fn check_entry(key: &str, entry: &Map<String, Value>, path: &str) -> Vec<FieldError> {
-    let mut reader = Reader::default();
-    for (list, check) in LISTS {
+    let mut errors = Vec::new();
+    for (list, fields, needed) in LISTS {
         if list == key {
-            check(&mut reader, entry, path);
+            check_fields(fields, entry, path, &mut errors);
+            check_needed(entry, path, needed, &mut errors);
         }
     }
-    reader.finish::<()>(Some(())).err().unwrap_or_default()
+    errors
 }

@@ -71,23 +71,25 @@ fn what_is_wrong_is_named_all_at_once() {
       "artifacts": [{"path": ""}, {"path": "p", "size_bytes": -1}, 7],
       "decisions_made": [{"rationale": 1}], "blocking_issues": [{"issue": "i", "severity": "awful",
       "requires_human": "yes"}]}"#;
+    let mut found = errors(wrong);
+    found.sort();
     assert_eq!(
-        errors(wrong),
+        found,
         [
-            "task_id",
-            "version",
-            "task_title",
-            "handoff_timestamp",
-            "phase",
-            "warnings",
-            "quality_gate_results",
             "artifacts[0].path",
             "artifacts[1].size_bytes",
             "artifacts[2]",
+            "blocking_issues[0].requires_human",
+            "blocking_issues[0].severity",
             "decisions_made[0].decision",
             "decisions_made[0].rationale",
-            "blocking_issues[0].severity",
-            "blocking_issues[0].requires_human",
+            "handoff_timestamp",
+            "phase",
+            "quality_gate_results",
+            "task_id",
+            "task_title",
+            "version",
+            "warnings",
         ]
     );
     for version in ["1.0", "-1", "\"1\"", "18446744073709551616"] {

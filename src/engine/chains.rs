@@ -1,0 +1,186 @@
+//! Chains: taking in what helpers gave back, deadlines of questions, and cancelling all below.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::durable;
+use crate::engine::event::Event;
+use crate::engine::moves::{load, max_retries, write};
+use crate::engine::world::World;
+use crate::policy::human::{Facts, Kind, answer, ask_person};
+use crate::policy::next::wait;
+use crate::protocol::control::{Action, Command};
+use crate::protocol::id::HandoffId;
+use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
+use crate::protocol::view::View;
+
+/// How many descendants one cancel may reach.
+const MOST_DESCENDANTS: usize = 10_000;
+
+/// All helpers have ended: what they gave back goes into the record, which runs again, or goes
+/// back to the person who had asked.
+pub fn take_returns(world: &World, id: &str) {
+    let Some(mut record) = load(world, State::Waiting, id) else {
+        return world.tell(Event::Unmoved { id: id.to_owned() });
+    };
+    let waits_for = record
+        .doc
+        .get("waiting")
+        .and_then(|it| it.get("ids")?.as_array());
+    let ids: Vec<String> = waits_for
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    let returned = ids.iter().map(|child| returned(world, child));
+    record.meta.links.returns.extend(returned);
+    let now = world.now();
+    let person = View::of_record(&record)
+        .agent()
+        .is_some_and(|agent| agent.is_human());
+    let event = if person {
+        let reason = format!("{} answered; see handoffd.returns", ids.join(", "));
+        ask_person(&mut record, Kind::Task, &reason, now, world.boot);
+        "waiting_human"
+    } else {
+        let reason = format!("{} returned; it runs when a place is free", listed(&ids));
+        wait(&mut record, "retry", Some(0), &reason, now, world.boot);
+        "returned"
+    };
+    write(world, id, &record, State::Waiting, event, || {});
+}
+
+fn listed(ids: &[String]) -> String {
+    match ids {
+        [] => "nobody".to_owned(),
+        [one] => one.clone(),
+        many => format!("all {} helpers", many.len()),
+    }
+}
+
+/// What one helper gave back.
+fn returned(world: &World, child: &str) -> Value {
+    let state = world.layout.states_of(child).first().copied();
+    let record = state.and_then(|state| load(world, state, child));
+    let (Some(state), Some(record)) = (state, record) else {
+        return json!({ "id": child, "status": "lost" });
+    };
+    let result = match state {
+        State::Failed => json!({ "error": record.doc.get("error") }),
+        _ => record.doc.get("result").cloned().unwrap_or_default(),
+    };
+    json!({
+        "id": child,
+        "agent": View::of_record(&record).agent_written(),
+        "status": state.status(),
+        "result": result,
+    })
+}
+
+/// Nobody answered in time.
+pub fn expire(world: &World, id: &str) {
+    let Some(mut record) = load(world, State::Waiting, id) else {
+        return world.tell(Event::Unmoved { id: id.to_owned() });
+    };
+    let view = View::of_record(&record);
+    let escalate_to = view.text("gate", "escalate_to").map(str::to_owned);
+    let on_expiry = view.text("gate", "on_expiry").map(str::to_owned);
+    let action = match on_expiry.as_deref() {
+        Some("approve") => Action::Approve,
+        Some("escalate") => {
+            let to = escalate_to.unwrap_or_else(|| "somebody else".to_owned());
+            let reason = format!("nobody answered in time; escalated to {to}");
+            escalate(&mut record, &to, &reason, world);
+            return write(world, id, &record, State::Waiting, "escalated", || {});
+        }
+        _ => Action::Reject,
+    };
+    let Ok(handoff_id) = HandoffId::parse_made(id) else {
+        return world.tell(Event::Unmoved { id: id.to_owned() });
+    };
+    let command = Command {
+        action,
+        handoff_id,
+        by: Some("the deadline".to_owned()),
+        comment: Some("nobody answered in time".to_owned()),
+        choice: None,
+        revision: None,
+    };
+    match answer_record(world, &mut record, id, &command) {
+        Ok(event) => write(world, id, &record, State::Waiting, event, || {}),
+        Err(why) => {
+            tracing::warn!(handoff_id = id, "its deadline could not be kept: {why}");
+            world.tell(Event::Unmoved { id: id.to_owned() });
+        }
+    }
+}
+
+/// The question stays, without a deadline, for somebody else.
+fn escalate(record: &mut Record, to: &str, reason: &str, world: &World) {
+    let mut waiting = record.doc.get("waiting").cloned().unwrap_or_default();
+    wait(record, "human", None, reason, world.now(), world.boot);
+    if let Some(waiting) = waiting.as_object_mut() {
+        waiting.shift_remove("until");
+        waiting.insert("reason".to_owned(), reason.into());
+        waiting.insert("escalated_to".to_owned(), to.into());
+    }
+    record.set("waiting", waiting);
+}
+
+/// Applies an answer to a record that waits for a person.
+pub fn answer_record(
+    world: &World,
+    record: &mut Record,
+    id: &str,
+    command: &Command,
+) -> Result<&'static str, String> {
+    let config = world.config();
+    let facts = Facts {
+        id,
+        config: &config,
+        now: world.now(),
+        boot: world.boot,
+        max_retries: max_retries(world, record, id),
+    };
+    answer(record, command, &facts)
+}
+
+/// Has everything cancelled that a handoff has set in motion and that has not ended. The
+/// commands are files like any other's, so a crash in between loses none of them.
+pub fn cancel_below(world: &World, record: &Record, id: &str, by: Option<&str>) -> usize {
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut open: Vec<String> = record.meta.links.children.clone();
+    let mut cancelled = 0;
+    while let Some(child) = open.pop() {
+        if seen.len() >= MOST_DESCENDANTS || !seen.insert(child.clone()) {
+            continue;
+        }
+        match world.layout.states_of(&child).first() {
+            Some(State::Completed | State::Failed) => {
+                let ended = world.layout.states_of(&child).first().copied();
+                let record = ended.and_then(|state| load(world, state, &child));
+                open.extend(record.into_iter().flat_map(|it| it.meta.links.children));
+            }
+            None if world.layout.submission(&child).is_none() => {}
+            _ => {
+                let command = json!({
+                    "action": "cancel", "handoff_id": child, "by": by,
+                    "comment": format!("{id} was cancelled"),
+                });
+                let name = format!("cancel-{child}.json");
+                let temp = world.layout.tmp().join(format!("control-{name}"));
+                let bytes = command.to_string().into_bytes();
+                let durability = world.config().daemon.durability;
+                let path = world.layout.control().join(name);
+                match durable::write_whole(&path, &temp, &bytes, durability) {
+                    Ok(()) => cancelled += 1,
+                    Err(error) => tracing::warn!(handoff_id = child, "not cancelled: {error}"),
+                }
+            }
+        }
+    }
+    cancelled
+}

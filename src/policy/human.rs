@@ -1,0 +1,339 @@
+//! People in the loop: what they are asked, and what their answers mean.
+
+use serde_json::{Map, Value, json};
+
+use crate::clock::{Now, Wall};
+use crate::config::Config;
+use crate::policy::complete::{complete, finish};
+use crate::policy::follow::{Asked, after_success, carried, delegates};
+use crate::policy::judge::{Failure, Success};
+use crate::policy::next::{fail, link, refusal, wait};
+use crate::protocol::agent::AgentName;
+use crate::protocol::control::{Action, Command};
+use crate::protocol::dialect::Dialect;
+use crate::protocol::error::ErrorCode;
+use crate::protocol::record::Record;
+use crate::protocol::view::View;
+
+/// What a person's yes means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The work is done and delivered: yes completes it.
+    Review,
+    /// It has not begun: yes lets it run.
+    Gate,
+    /// The person is the one who does it: the answer is the result.
+    Task,
+    /// The specialist can't go on: yes lets it try again.
+    Blocked,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Review => "review",
+            Self::Gate => "gate",
+            Self::Task => "task",
+            Self::Blocked => "blocked",
+        }
+    }
+
+    fn of(record: &Record) -> Option<Self> {
+        let waiting = record.doc.get("waiting")?;
+        match waiting.get("kind").and_then(Value::as_str) {
+            Some("gate") => Some(Self::Gate),
+            Some("task") => Some(Self::Task),
+            Some("blocked") => Some(Self::Blocked),
+            _ => Some(Self::Review),
+        }
+    }
+}
+
+/// Parks a record for a person, with a question that can be read without anything else.
+pub fn ask_person(record: &mut Record, kind: Kind, reason: &str, now: Now, boot: &str) {
+    let view = View::of_record(record);
+    let length = view.text("gate", "deadline").and_then(|deadline| {
+        let until = Wall::parse(deadline).map(|at| at.0.saturating_sub(now.wall.0));
+        match until {
+            Some(ms) => Some(u64::try_from(ms).unwrap_or(0)),
+            None => humantime::parse_duration(deadline)
+                .ok()
+                .and_then(|length| u64::try_from(length.as_millis()).ok()),
+        }
+    });
+    let name = view.text("gate", "name").map(str::to_owned);
+    let done = done(record, &view);
+    let items = view.inner("validation_request", "items").cloned();
+    let options = options(&view);
+    wait(record, "human", length, reason, now, boot);
+    if let Some(Value::Object(waiting)) = record.doc.get_mut("waiting") {
+        waiting.insert("kind".to_owned(), kind.as_str().into());
+        if let Some(name) = name {
+            waiting.insert("gate".to_owned(), name.into());
+        }
+        if let Some(done) = done {
+            waiting.insert("done".to_owned(), done.into());
+        }
+        if let Some(items) = items {
+            waiting.insert("items".to_owned(), items);
+        }
+        waiting.insert("options".to_owned(), Value::Object(options));
+    }
+}
+
+/// What was done so far, in the words of whoever did it.
+fn done(record: &Record, view: &View<'_>) -> Option<String> {
+    let said = record
+        .doc
+        .get("result")
+        .and_then(|result| {
+            result
+                .get("summary")
+                .or_else(|| result.get("handoff")?.get("context"))
+        })
+        .or_else(|| view.context("summary"))
+        .or_else(|| match view.dialect {
+            Dialect::Report => view.doc.get("summary"),
+            _ => None,
+        });
+    said.and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The options that a person has, with what each means.
+fn options(view: &View<'_>) -> Map<String, Value> {
+    match view.inner("validation_request", "options") {
+        Some(Value::Object(options)) => options.clone(),
+        Some(Value::Array(choices)) => {
+            let choices = choices.iter().filter_map(Value::as_str);
+            choices
+                .map(|choice| (choice.to_owned(), Value::from("")))
+                .collect()
+        }
+        _ => [
+            ("approve", "go on"),
+            ("reject", "stop here"),
+            ("ask", "ask for more first"),
+        ]
+        .into_iter()
+        .map(|(option, meaning)| (option.to_owned(), meaning.into()))
+        .collect(),
+    }
+}
+
+/// What is known when an answer comes.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    pub id: &'a str,
+    pub config: &'a Config,
+    pub now: Now,
+    pub boot: &'a str,
+    pub max_retries: u32,
+}
+
+/// Applies an answer to a record that waits for a person. `Err` with why it can't be.
+pub fn answer(
+    record: &mut Record,
+    command: &Command,
+    facts: &Facts<'_>,
+) -> Result<&'static str, String> {
+    let id = facts.id;
+    let Some(kind) = Kind::of(record).filter(|_| on(record) == Some("human")) else {
+        return Err(format!(
+            "can't {} {id}: it waits for a {}, not for a person",
+            command.action,
+            on(record).unwrap_or("something else")
+        ));
+    };
+    check_choice(record, command)?;
+    let said = json!({
+        "action": command.action.as_str(), "choice": command.choice,
+        "comment": command.comment, "by": command.by, "at": facts.now.wall.to_string(),
+    });
+    let again = match kind {
+        Kind::Gate | Kind::Task => false,
+        Kind::Review | Kind::Blocked => true,
+    };
+    let rerun = |record: &mut Record, why: &str| {
+        let who = command.by.as_deref().unwrap_or("a person");
+        let reason = format!("{who} {why}; it runs when a place is free");
+        wait(record, "retry", Some(0), &reason, facts.now, facts.boot);
+    };
+    match command.action {
+        Action::Approve => {
+            match kind {
+                Kind::Review => approve_review(record, facts),
+                Kind::Task => approve_task(record, command, facts),
+                Kind::Gate => rerun(record, "let it pass"),
+                Kind::Blocked => rerun(record, "lets it go on"),
+            }
+            record.set("answer", said);
+            Ok("approved")
+        }
+        Action::Reject => {
+            let wants_rerun = View::of_record(record).text("gate", "on_reject") == Some("rerun");
+            if wants_rerun && again {
+                rerun(record, "wants it done again");
+            } else {
+                fail(
+                    record,
+                    &rejected(command),
+                    facts.max_retries,
+                    facts.now.wall,
+                );
+            }
+            record.set("answer", said);
+            Ok("rejected")
+        }
+        Action::Ask if again => {
+            rerun(record, "asks");
+            record.set("answer", said);
+            Ok("asked")
+        }
+        Action::Ask if kind == Kind::Gate => Err(format!(
+            "can't ask about {id}: nothing has run yet that could answer; approve or reject it"
+        )),
+        Action::Ask => {
+            ask_source(record, command, facts)?;
+            record.set("answer", said);
+            Ok("asked")
+        }
+        Action::Cancel | Action::Retry => Err(format!("{} is no answer", command.action)),
+    }
+}
+
+fn on(record: &Record) -> Option<&str> {
+    record.doc.get("waiting")?.get("on")?.as_str()
+}
+
+/// Where options are listed, a choice must be one of them.
+fn check_choice(record: &Record, command: &Command) -> Result<(), String> {
+    let view = View::of_record(record);
+    let Some(choice) = &command.choice else {
+        return Ok(());
+    };
+    if view.inner("validation_request", "options").is_none() {
+        return Ok(());
+    }
+    let options = options(&view);
+    if options.contains_key(choice) {
+        return Ok(());
+    }
+    let listed: Vec<&str> = options.keys().map(String::as_str).collect();
+    Err(format!(
+        "{choice:?} is not one of the options: {}",
+        listed.join(", ")
+    ))
+}
+
+fn approve_review(record: &mut Record, facts: &Facts<'_>) {
+    let result = match record.doc.get("result") {
+        Some(Value::Object(result)) => result.clone(),
+        // A dropped report is its own result.
+        _ => record.doc.clone(),
+    };
+    finish(record, facts.now.wall);
+    record.set("result", Value::Object(result.clone()));
+    let followed = after_success(record, facts.id, &result, facts.config, facts.now.wall);
+    link(record, followed);
+}
+
+/// A person's answer is the result of what a person was asked to do.
+fn approve_task(record: &mut Record, command: &Command, facts: &Facts<'_>) {
+    let mut result = Map::new();
+    result.insert("status".to_owned(), "complete".into());
+    for (key, value) in [
+        ("summary", &command.comment),
+        ("choice", &command.choice),
+        ("decided_by", &command.by),
+    ] {
+        if let Some(value) = value {
+            result.insert(key.to_owned(), value.clone().into());
+        }
+    }
+    let success = Success {
+        result: Some(result.clone()),
+        ..Success::default()
+    };
+    complete(record, success, facts.now.wall);
+    let followed = after_success(record, facts.id, &result, facts.config, facts.now.wall);
+    link(record, followed);
+}
+
+fn rejected(command: &Command) -> Failure {
+    let who = command.by.as_deref().unwrap_or("a person");
+    let why = command
+        .comment
+        .as_deref()
+        .map(|comment| format!(": {comment}"))
+        .unwrap_or_default();
+    refusal(
+        ErrorCode::Rejected,
+        format!("rejected by {who}{why}"),
+        vec!["Mend what was objected to and drop it again".to_owned()],
+    )
+}
+
+/// A question about what a person was asked goes back to who asked.
+fn ask_source(record: &mut Record, command: &Command, facts: &Facts<'_>) -> Result<(), String> {
+    let view = View::of_record(record);
+    let id = facts.id;
+    let source = view
+        .source()
+        .and_then(|source| AgentName::parse(source).ok())
+        .filter(|source| facts.config.specialist(source).is_some());
+    let Some(agent) = source else {
+        return Err(format!(
+            "can't ask about {id}: whoever sent it is no configured specialist; approve or \
+             reject it"
+        ));
+    };
+    let mut input = Map::new();
+    input.insert("question".to_owned(), json!(command.comment));
+    input.insert("about".to_owned(), id.into());
+    if let Some(summary) = view.context("summary") {
+        input.insert("summary".to_owned(), summary.clone());
+    }
+    let asked = Asked {
+        agent: agent.clone(),
+        phase: None,
+        input,
+        context: carried(&view),
+        workflow_state: None,
+        by_result: true,
+    };
+    let spawns = delegates(record, id, vec![asked], facts.config, facts.now.wall)?;
+    let reason = format!("a question was put to {agent}");
+    wait_for_children(record, spawns, &reason, facts.now, facts.boot);
+    Ok(())
+}
+
+/// Parks a record until those that it has set in motion have ended.
+pub fn wait_for_children(
+    record: &mut Record,
+    spawns: Vec<crate::protocol::links::Spawn>,
+    reason: &str,
+    now: Now,
+    boot: &str,
+) {
+    let ids: Vec<String> = spawns.iter().map(|spawn| spawn.id.clone()).collect();
+    wait(record, "handoff", None, reason, now, boot);
+    if let Some(Value::Object(waiting)) = record.doc.get_mut("waiting") {
+        waiting.insert("ids".to_owned(), json!(ids));
+    }
+    record.meta.links.children.extend(ids);
+    for spawn in &spawns {
+        let trail = spawn
+            .request
+            .get("handoffd")
+            .and_then(|own| own.get("trail")?.as_array());
+        let entry = trail.and_then(|trail| trail.last()?.as_str());
+        if let Some(entry) = entry {
+            record.meta.links.trail.push(entry.to_owned());
+        }
+    }
+    record.meta.links.spawns = spawns;
+}
+
+#[cfg(test)]
+#[path = "human_tests.rs"]
+mod tests;

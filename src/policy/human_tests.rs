@@ -1,0 +1,157 @@
+//! What people are asked, and what their answers do.
+
+use super::*;
+use crate::protocol::lifecycle::State;
+
+const NOW: Now = Now {
+    wall: Wall(1_000_000),
+    boot_ms: 0,
+};
+
+fn config() -> Config {
+    let text =
+        "[specialists.dev]\ncommand = [\"true\"]\n[specialists.next]\ncommand = [\"true\"]\n";
+    Config::parse(text, std::path::Path::new("t.toml")).unwrap()
+}
+
+fn parked(document: &Value, kind: Kind) -> Record {
+    let mut record = Record::admit(document.as_object().unwrap().clone(), "x", None);
+    ask_person(&mut record, kind, "why", NOW, "boot");
+    record
+}
+
+fn command(action: Action) -> Command {
+    let document = json!({
+        "action": action.as_str(), "handoff_id": "x", "by": "ann", "comment": "c",
+    });
+    Command::from_document(document.as_object().unwrap()).unwrap()
+}
+
+fn answered(record: &mut Record, action: Action) -> Result<&'static str, String> {
+    let config = config();
+    let facts = Facts {
+        id: "x",
+        config: &config,
+        now: NOW,
+        boot: "boot",
+        max_retries: 3,
+    };
+    answer(record, &command(action), &facts)
+}
+
+#[test]
+fn the_question_stands_in_the_record() {
+    let gate = json!({
+        "handoff": {
+            "from": {"agent": "dev"}, "to": {"agent": "human"},
+            "gate": {"type": "blocking", "name": "release", "deadline": "2h"},
+            "context": {"summary": "two builds are ready"},
+            "validation_request": {"items": ["notes"], "options": {"ship": "now", "hold": "later"}},
+        },
+    });
+    let record = parked(&gate, Kind::Task);
+    let waiting = &record.doc["waiting"];
+    assert_eq!(waiting["on"], "human");
+    assert_eq!(waiting["gate"], "release");
+    assert_eq!(waiting["done"], "two builds are ready");
+    assert_eq!(waiting["items"], json!(["notes"]));
+    assert_eq!(waiting["options"], json!({"ship": "now", "hold": "later"}));
+    assert_eq!(waiting["until"], Wall(1_000_000 + 7_200_000).to_string());
+}
+
+#[test]
+fn each_answer_does_what_its_kind_means() {
+    let request = json!({"target": {"agent_id": "@dev"}, "source": {"agent_id": "@dev"}});
+    for (kind, action, expected) in [
+        (
+            Kind::Review,
+            Action::Approve,
+            Ok((State::Completed, "approved")),
+        ),
+        (
+            Kind::Review,
+            Action::Reject,
+            Ok((State::Failed, "rejected")),
+        ),
+        (Kind::Review, Action::Ask, Ok((State::Waiting, "asked"))),
+        (
+            Kind::Gate,
+            Action::Approve,
+            Ok((State::Waiting, "approved")),
+        ),
+        (Kind::Gate, Action::Reject, Ok((State::Failed, "rejected"))),
+        (Kind::Gate, Action::Ask, Err("nothing has run yet")),
+        (
+            Kind::Blocked,
+            Action::Approve,
+            Ok((State::Waiting, "approved")),
+        ),
+        (Kind::Blocked, Action::Ask, Ok((State::Waiting, "asked"))),
+        (
+            Kind::Task,
+            Action::Approve,
+            Ok((State::Completed, "approved")),
+        ),
+        (Kind::Task, Action::Ask, Ok((State::Waiting, "asked"))),
+    ] {
+        let mut record = parked(&request, kind);
+        let answered = answered(&mut record, action);
+        match (answered, expected) {
+            (Ok(event), Ok((to, word))) => {
+                assert_eq!(
+                    (record.meta.to, event),
+                    (Some(to), word),
+                    "{kind:?} {action:?}"
+                );
+                assert_eq!(record.doc["answer"]["by"], "ann");
+                assert_eq!(record.doc["answer"]["action"], action.as_str());
+            }
+            (Err(why), Err(part)) => assert!(why.contains(part), "{why}"),
+            (found, _) => panic!("{kind:?} {action:?}: {found:?}"),
+        }
+    }
+    let mut asked = parked(&request, Kind::Task);
+    answered(&mut asked, Action::Ask).unwrap();
+    assert_eq!(asked.doc["waiting"]["on"], "handoff");
+    assert_eq!(
+        asked.meta.links.spawns[0].request["target"]["agent_id"],
+        "@dev"
+    );
+}
+
+#[test]
+fn approval_sets_in_motion_what_the_result_asked_for() {
+    let mut record = parked(&json!({"target": {"agent_id": "@dev"}}), Kind::Review);
+    record.set(
+        "result",
+        json!({"handoff": {"next_agent": "next", "context": "c"}}),
+    );
+    answered(&mut record, Action::Approve).unwrap();
+    assert_eq!(record.meta.links.spawns.len(), 1);
+    assert_eq!(
+        record.meta.links.children,
+        [record.meta.links.spawns[0].id.clone()]
+    );
+}
+
+#[test]
+fn a_choice_must_be_one_of_the_options() {
+    let request = json!({"target": {"agent_id": "human"},
+                         "validation_request": {"options": ["a", "b"]}});
+    let mut record = parked(&request, Kind::Task);
+    let mut with = command(Action::Approve);
+    with.choice = Some("c".to_owned());
+    let config = config();
+    let facts = Facts {
+        id: "x",
+        config: &config,
+        now: NOW,
+        boot: "boot",
+        max_retries: 3,
+    };
+    let why = answer(&mut record, &with, &facts).unwrap_err();
+    assert!(why.contains("a, b"), "{why}");
+    with.choice = Some("b".to_owned());
+    answer(&mut record, &with, &facts).unwrap();
+    assert_eq!(record.doc["result"]["choice"], "b");
+}
