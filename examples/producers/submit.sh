@@ -1,9 +1,9 @@
 #!/bin/sh
-# Drops a request and prints the outcome: submit.sh examples/request.json [ROOT]
+# Drops a request of any dialect and prints the outcome: submit.sh request.json [ROOT]
 set -eu
 
 handoffs=${2:-.}/handoffs
-id=example-$(date +%s)-$$
+id=shell-$(date +%s)-$$
 
 # Written under a name that the daemon leaves alone, then shown to it whole.
 cp "$1" "$handoffs/pending/.$id.tmp"
@@ -11,12 +11,12 @@ mv "$handoffs/pending/.$id.tmp" "$handoffs/pending/$id.${1##*.}"
 
 # The folder that the record stands in is its state, and its name always ends in .json.
 while :; do
-    if [ -e "$handoffs/completed/$id.json" ]; then
-        cat "$handoffs/completed/$id.json"
-        exit 0
-    elif [ -e "$handoffs/failed/$id.json" ]; then
-        cat "$handoffs/failed/$id.json"
-        exit 1
-    fi
+    for state in completed failed; do
+        if [ -e "$handoffs/$state/$id.json" ]; then
+            cat "$handoffs/$state/$id.json"
+            [ "$state" = completed ]
+            exit
+        fi
+    done
     sleep 1
 done

@@ -1,8 +1,5 @@
 #!/usr/bin/env python3
-"""Hands work to an agent and prints the outcome: submit.py @shout hello [ROOT]
-
-Nothing but files is involved, so the same can be done in any language.
-"""
+"""Hands work to an agent and prints the outcome: submit.py @shout hello [ROOT]"""
 
 import json
 import pathlib
@@ -10,9 +7,9 @@ import sys
 import time
 import uuid
 
-agent, text = sys.argv[1:3]
-handoffs = pathlib.Path(sys.argv[3] if len(sys.argv) > 3 else ".") / "handoffs"
-name = f"example-{uuid.uuid4()}.json"
+agent, text, *root = sys.argv[1:]
+handoffs = pathlib.Path(*root) / "handoffs"
+name = f"python-{uuid.uuid4()}.json"
 request = {"target": {"agent_id": agent}, "input": {"data": {"text": text}}}
 
 # Written under a name that the daemon leaves alone, then shown to it whole.

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Done, but a person should look at it first: the handoff waits in waiting/.
+cat <<'RESULT'
+{
+  "status": "needs_review",
+  "phase": "editing",
+  "summary": "the text is ready; one name could not be checked",
+  "output": {"unchecked": ["Ada Lovelace"]}
+}
+RESULT
