@@ -13,6 +13,9 @@ use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::view::View;
 
+/// The fields that name the schemas for what goes in and comes out.
+const SCHEMAS: [&str; 2] = ["input.schema", "expected_output.schema"];
+
 /// What came of holding a document against its schema.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SchemaCheck {
@@ -57,7 +60,7 @@ pub struct Findings {
 /// What the configuration asks of a receiver.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rules {
-    /// Warnings count as errors.
+    /// What leaves the receiver guessing counts as an error.
     pub strict: bool,
     /// A schema that is not there is only worth a warning.
     pub schema_may_be_missing: bool,
@@ -110,8 +113,8 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
     let mut missing = Vec::new();
     let mut warnings = Vec::new();
     for (check, field) in [
-        (&findings.input, "input.schema"),
-        (&findings.output, "expected_output.schema"),
+        (&findings.input, SCHEMAS[0]),
+        (&findings.output, SCHEMAS[1]),
     ] {
         match check {
             SchemaCheck::Unchecked | SchemaCheck::Valid => {}
@@ -134,10 +137,14 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
         }
     }
     if view.dialect == Dialect::Package {
-        check_package(view, &mut errors, &mut warnings);
-    }
-    if rules.strict {
-        errors.append(&mut warnings);
+        let mut doubts = Vec::new();
+        check_package(view, &mut errors, &mut doubts);
+        let list = if rules.strict {
+            &mut errors
+        } else {
+            &mut warnings
+        };
+        list.append(&mut doubts);
     }
     let refusal = refused(view, &errors, &missing);
     let blockers: Vec<FieldError> = errors.into_iter().chain(missing).collect();
@@ -207,34 +214,38 @@ fn short(text: &str) -> String {
 }
 
 fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Option<Failure> {
-    let (code, wrong, intro) = if !errors.is_empty() {
+    let of_schema = |error: &FieldError| SCHEMAS.contains(&error.field.as_str());
+    let (code, intro) = if errors.is_empty() {
+        let intro = "something that it needs is not there";
+        (ErrorCode::DependencyMissing, intro)
+    } else {
         let intro = match view.dialect {
+            _ if errors.iter().all(of_schema) => "its schema can't be used",
             Dialect::Package => "the package is not complete",
             _ => "the input does not match its schema",
         };
-        (ErrorCode::SchemaValidationFailed, errors, intro)
-    } else if !missing.is_empty() {
-        let intro = "something that it needs is not there";
-        (ErrorCode::DependencyMissing, missing, intro)
-    } else {
-        return None;
+        (ErrorCode::SchemaValidationFailed, intro)
     };
-    let list: Vec<String> = wrong.iter().take(20).map(ToString::to_string).collect();
-    let more = match wrong.len().saturating_sub(20) {
+    let fields: Vec<FieldError> = errors.iter().chain(missing).cloned().collect();
+    if fields.is_empty() {
+        return None;
+    }
+    let list: Vec<String> = fields.iter().take(20).map(ToString::to_string).collect();
+    let more = match fields.len().saturating_sub(20) {
         0 => String::new(),
         more => format!("; and {more} more, in validation.errors"),
     };
-    let actions = wrong
+    let mend = errors.iter().map(|error| format!("Mend {error}"));
+    let provide = missing
         .iter()
+        .map(|error| format!("Provide what is missing: {error}"));
+    let actions = mend
+        .chain(provide)
         .take(5)
-        .map(|error| match code {
-            ErrorCode::DependencyMissing => format!("Provide what is missing: {error}"),
-            _ => format!("Mend {error}"),
-        })
         .chain(["Then move the file back to handoffs/pending/".to_owned()])
         .collect();
     let mut refusal = refusal(code, format!("{intro}: {}{more}", list.join("; ")), actions);
-    refusal.fields = errors.iter().chain(missing).cloned().collect();
+    refusal.fields = fields;
     Some(refusal)
 }
 

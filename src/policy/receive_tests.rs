@@ -146,13 +146,42 @@ fn schemas_speak_of_the_input() {
         .unwrap();
     assert!(told.message.contains("a[0]: missing required field 'type'"));
     assert!(told.actions[0].contains("a[0]"));
+    let broken = SchemaCheck::BadSchema("x.json is no schema".to_owned());
+    let told = with(broken, Rules::default()).refusal.unwrap();
+    let message = "its schema can't be used: input.schema: x.json is no schema";
+    assert_eq!(told.message, message);
     let gone = || SchemaCheck::NoSchema("schemas/x.json is not there".to_owned());
     let told = with(gone(), Rules::default()).refusal.unwrap();
     assert_eq!(told.code, ErrorCode::DependencyMissing);
-    let lenient = Rules {
-        schema_may_be_missing: true,
-        ..Rules::default()
+    for strict in [false, true] {
+        let lenient = Rules {
+            schema_may_be_missing: true,
+            strict,
+        };
+        let told = with(gone(), lenient);
+        assert_eq!((told.refusal, told.warnings.len()), (None, 1));
+    }
+}
+
+#[test]
+fn what_is_wrong_and_what_is_missing_is_told_together() {
+    let document = package(
+        &json!({"summary": "3 epics done", "artifacts": ["a.md"]}),
+        &json!({"deliverable": ""}),
+    );
+    let findings = Findings {
+        references: vec![Reference {
+            field: "handoff.context.artifacts[0]".to_owned(),
+            path: "a.md".to_owned(),
+            found: Found::Missing,
+        }],
+        ..Findings::default()
     };
-    let told = with(gone(), lenient);
-    assert_eq!((told.refusal, told.warnings.len()), (None, 1));
+    let told = receipt(&document, &findings, Rules::default())
+        .refusal
+        .unwrap();
+    assert_eq!(told.code, ErrorCode::SchemaValidationFailed);
+    assert!(told.message.contains("artifact a.md is not there"));
+    assert!(told.actions[0].starts_with("Mend handoff.expectations.deliverable"));
+    assert!(told.actions[1].starts_with("Provide what is missing: handoff.context.artifacts[0]"));
 }
