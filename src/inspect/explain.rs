@@ -229,6 +229,8 @@ fn waiting(
     let first = match on {
         "retry" => format!("{id} waits for its next attempt, {when}: {reason}."),
         "time" => format!("{id} waits for a time, {when}: {reason}."),
+        // The reason names artifacts, which have no ids.
+        "dependency" if ids.is_empty() || reason.contains("; ") => format!("{id} {reason}."),
         "dependency" => format!("{id} waits for {} to complete.", listed(ids)),
         "handoff" => format!("{id} waits for {} that it handed work to.", listed(ids)),
         "human" => format!("{id} waits for a person: {reason}."),
@@ -237,6 +239,9 @@ fn waiting(
     let second = match on {
         "retry" | "time" => format!("To run it at once: handoffd retry {id}"),
         "dependency" => match until {
+            Some(until) if ids.is_empty() => {
+                format!("It goes on when that is there. If it is not by {until}, this fails.")
+            }
             Some(until) => format!(
                 "One that exists is waited for as long as it takes; one that does not exist, until \
                  {until}. If one fails, this fails too."
@@ -345,6 +350,23 @@ mod tests {
                 "{standing:?}"
             );
         }
+    }
+
+    #[test]
+    fn an_artifact_that_is_waited_for_is_named() {
+        let told = waiting(
+            "x",
+            "dependency",
+            Some("noon"),
+            None,
+            &[],
+            "waits for the artifact plan",
+        );
+        let expected = [
+            "x waits for the artifact plan.",
+            "It goes on when that is there. If it is not by noon, this fails.",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]
