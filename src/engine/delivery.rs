@@ -14,10 +14,9 @@ use crate::engine::receive::named_whole;
 use crate::engine::world::World;
 use crate::policy::judge::{Compliance, Failure, Success, failure};
 use crate::policy::next::refusal;
-use crate::protocol::document;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
-use crate::protocol::name::Ext;
+use crate::protocol::json;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::store::artifacts::{Presence, RelPath, WriteError};
@@ -337,14 +336,7 @@ impl Delivery<'_> {
         }
         let most = self.config.daemon.max_output_size;
         let read = self.world.artifacts.read(path, most);
-        let parsed = read.and_then(|bytes| {
-            // Through the reader of requests, so that it is as careful about what it reads.
-            let wrapped = [b"{\"artifact\":".as_slice(), &bytes, b"}"].concat();
-            document::parse(&wrapped, Ext::Json)
-                .map(|document| document.map.get("artifact").cloned().unwrap_or_default())
-                .map_err(|error| format!("is not JSON, so it can't match its schema: {error}"))
-        });
-        match parsed {
+        match read.and_then(|bytes| parsed(&bytes)) {
             Ok(artifact) => self.comply(&artifact, success),
             Err(why) => {
                 self.problem("artifact", format!("{} {why}", path.as_str()));
@@ -393,6 +385,14 @@ impl Delivery<'_> {
     }
 }
 
+/// A file's content as JSON, read as carefully as a request is.
+fn parsed(bytes: &[u8]) -> Result<Value, String> {
+    std::str::from_utf8(bytes)
+        .map_err(|error| error.to_string())
+        .and_then(|text| json::parse(text).map_err(|error| error.to_string()))
+        .map_err(|error| format!("is not JSON, so it can't match its schema: {error}"))
+}
+
 fn listed(told: &Failure) -> String {
     let list: Vec<String> = told
         .fields
@@ -424,4 +424,24 @@ fn content(artifact: &Value, path: &RelPath) -> Vec<u8> {
 fn is_json(path: &RelPath) -> bool {
     let extension = std::path::Path::new(path.as_str()).extension();
     extension.is_some_and(|ext| ext.eq_ignore_ascii_case("json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_one_whole_json_document_or_none() {
+        assert_eq!(parsed(b" [1, \"a\"]\n"), Ok(json!([1, "a"])));
+        for (bytes, place) in [
+            (b"not json".as_slice(), "column 2"),
+            (b"1, \"b\": 2", "column 2"),
+            (b"{}}", "column 3"),
+            (b"", "line 1"),
+            (b"\"\xff\"", "utf-8"),
+        ] {
+            let error = parsed(bytes).unwrap_err();
+            assert!(error.contains(place), "{error}");
+        }
+    }
 }
