@@ -315,7 +315,8 @@ fn task(view: &View<'_>) -> String {
         .collect();
     let mut task = match wanted {
         Some(wanted) => format!("produce {}", bounded(wanted)),
-        None => "do what input.data asks for".to_owned(),
+        None if data.is_some() => "do what input.data asks for".to_owned(),
+        None => "run without input".to_owned(),
     };
     if !fields.is_empty() {
         task = bounded(&format!("{task}, from {}", fields.join(", ")));

@@ -32,6 +32,11 @@ pub(super) fn clean(name: &str) -> Result<String, String> {
             "the schema {shown} must be named by a path inside schemas/, not an absolute one"
         ));
     }
+    if name.contains("://") {
+        return Err(format!(
+            "the schema {shown} must be a file in schemas/: the network is never asked"
+        ));
+    }
     if name.chars().any(char::is_control) {
         return Err(format!("the schema's name {shown} has control characters"));
     }
@@ -138,6 +143,7 @@ mod tests {
             ("./sub//a b.json", Some("sub/a b.json")),
             ("", None),
             ("/etc/passwd", None),
+            ("https://a/b.json", None),
             ("../a.json", None),
             ("sub/../../a", None),
             ("sub/", None),
