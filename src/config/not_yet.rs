@@ -18,19 +18,6 @@ impl Config {
                 ));
             }
         };
-        note(
-            !self.phases.order.is_empty(),
-            "phases.order",
-            "check the order of phases",
-        );
-        note(
-            !self.phases.requires.is_empty(),
-            "phases.requires",
-            "check what a phase requires",
-        );
-        for gate in &self.gates {
-            note(true, &format!("gate {:?}", gate.name), "run gate commands");
-        }
         for (command, key) in [
             (&self.notify.failed, "notify.failed"),
             (&self.notify.waiting_human, "notify.waiting_human"),

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::clock::Wall;
 use crate::durable;
 use crate::engine::event::Event;
+use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::policy::next::{fail, refusal};
 use crate::protocol::error::ErrorCode;
@@ -42,7 +43,9 @@ impl std::fmt::Debug for Decided {
 
 /// Whether anything is to be done before the record may be moved.
 pub fn has_effects(record: &Record) -> bool {
-    !record.meta.links.spawns.is_empty() || !entries(record, "").is_empty()
+    !record.meta.links.spawns.is_empty()
+        || !entries(record, "").is_empty()
+        || tasks::concerns(record)
 }
 
 /// Writes a decided record and moves it, with what follows from it applied in between. `after`
@@ -104,6 +107,7 @@ fn apply_all(world: &World, decided: &Decided) -> io::Result<()> {
     world
         .artifacts
         .register(&entries(&decided.record, &decided.id))?;
+    tasks::apply(world, &decided.record, &decided.id)?;
     for spawn in &decided.record.meta.links.spawns {
         set_in_motion(world, spawn)?;
     }

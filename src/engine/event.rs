@@ -77,6 +77,11 @@ pub enum Event {
         id: String,
         identity: Option<Identity>,
     },
+    /// An attempt that ended while no daemon ran is to be judged.
+    Judge {
+        running: Box<Running>,
+        end: End,
+    },
     /// The work of an attempt is done, and a command that verifies it runs.
     Verifying(Box<Running>),
     /// What an attempt left could not be put in its place.

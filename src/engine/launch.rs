@@ -16,6 +16,7 @@ use crate::engine::intake::{Seen, Submission, look_at};
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::receive::{changed_artifacts, receipt};
 use crate::engine::story::transition;
+use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::keeper::Launch;
 use crate::keeper::wire::{self, Key};
@@ -359,6 +360,10 @@ pub fn hand_over(
             .map(|path| root.join(path)),
         context: world.layout.context(),
         state_file: request.task_id.as_ref().map(state_of),
+        summary: request
+            .task_id
+            .as_ref()
+            .and_then(|task| tasks::told(world, task)),
         last_error,
         paths: &paths,
     };

@@ -6,7 +6,7 @@ use crate::engine::event::{Concluded, Event, Sampled};
 use crate::engine::launch::launch;
 use crate::engine::outcome::{End, finish};
 use crate::engine::sampling::{SampleRequest, restore_record, sample_all};
-use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS, start};
+use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS, start, tasks};
 use crate::keeper::wire::{Held, Key, Report, State as KeeperState, Why};
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
@@ -123,7 +123,7 @@ impl Engine {
 
     /// The tree is gone: the slot is free, whatever the disk still has to do, unless the work
     /// is going to be verified in it.
-    fn conclude(&mut self, running: Running, end: End) {
+    pub(super) fn conclude(&mut self, running: Running, end: End) {
         let id = running.key.id.clone();
         let config = self.world.config();
         let verifies = config
@@ -133,6 +133,9 @@ impl Engine {
             self.schedule.release(&id);
         }
         self.busy.insert(id, Busy::Concluding);
+        if !config.gates.is_empty() && tasks::task_of(&running.record).is_some() {
+            return self.slow.run(move |world| finish(world, running, end));
+        }
         self.finishes
             .push(Box::new(move |world| finish(world, running, end)));
     }

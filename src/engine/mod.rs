@@ -31,6 +31,7 @@ pub mod recovery;
 pub mod sampling;
 pub mod start;
 pub mod story;
+pub mod tasks;
 pub mod verify;
 pub mod waits;
 pub mod world;
@@ -134,6 +135,8 @@ pub struct Engine {
     readers: Workers,
     /// Launches, outcomes, commands.
     actors: Workers,
+    /// Outcomes whose gates run commands, which may take their time.
+    slow: Workers,
     /// What this turn of the loop gives to the actors, at its end.
     launches: Vec<Job>,
     finishes: Vec<Job>,
@@ -248,6 +251,7 @@ impl Engine {
             Event::KeeperBack { count, entries } => self.on_keeper_back(count, entries),
             Event::Sampled(samples) => self.on_sampled(samples),
             Event::RecordRestored { id, identity } => self.on_restored(&id, identity),
+            Event::Judge { running, end } => self.conclude(*running, end),
             Event::Verifying(running) => self.on_verifying(*running),
             Event::Undelivered {
                 running,

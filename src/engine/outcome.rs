@@ -9,6 +9,7 @@ use crate::engine::effects::settle;
 use crate::engine::event::{Concluded, Event};
 use crate::engine::parked::Parked;
 use crate::engine::story::transition;
+use crate::engine::tasks;
 use crate::engine::verify;
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Key, Why};
@@ -140,6 +141,7 @@ pub fn finish(world: &World, running: Running, end: End) {
             }
         }
     }
+    let (verdict, gates) = pass_gates(world, &running, verdict, &facts);
     let keep_stdout = !matches!(verdict, Verdict::Completed(_) | Verdict::Held { .. });
     if printed
         && let Err(error) =
@@ -155,9 +157,31 @@ pub fn finish(world: &World, running: Running, end: End) {
     }
     let mut record = running.record.clone();
     let decision = conclude(&mut record, verdict, &facts);
+    tasks::keep_gates(&mut record, gates);
     remember_leftover(world, &record, decision.to);
     let slot = (running.slot, printed);
     write_outcome(world, running.key, &record, decision.event, slot);
+}
+
+/// Asks the quality gates of the task that the work belongs to, if it belongs to one.
+fn pass_gates(
+    world: &World,
+    running: &Running,
+    verdict: Verdict,
+    facts: &Facts<'_>,
+) -> (Verdict, Vec<serde_json::Value>) {
+    let Verdict::Completed(success) = &verdict else {
+        return (verdict, Vec::new());
+    };
+    if tasks::task_of(&running.record).is_none() {
+        return (verdict, Vec::new());
+    }
+    let mut preview = running.record.clone();
+    conclude(&mut preview, Verdict::Completed(success.clone()), facts);
+    match tasks::ask_gates(world, &preview, facts.id) {
+        Ok(said) => (verdict, said),
+        Err(told) => (Verdict::Failed(*told), Vec::new()),
+    }
 }
 
 /// What the end of the work means, before anybody else has looked at it.

@@ -14,7 +14,7 @@ use crate::engine::attempt::{Running, Verifying, verify_key};
 use crate::engine::effects::settle;
 use crate::engine::event::Event;
 use crate::engine::moves::{fail_parked, write};
-use crate::engine::outcome::{End, finish};
+use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
 use crate::engine::past::{Claim, Past};
 use crate::engine::readmit::{File, readmit, reject, reject_as};
@@ -282,14 +282,20 @@ fn carry_on(
                 (Action::NotBegun, _) => End::NotBegun,
                 _ => End::of(wire::Exit::Unknown, None),
             };
-            match checker {
-                None => finish(world, running, end),
-                Some(checker) => return take_up_verify(world, running, end, checker),
+            if let Some(checker) = checker {
+                return take_up_verify(world, running, end, checker);
             }
+            judge_later(world, running, end);
             Found::UnderWay
         }
         _ => Found::Nothing,
     }
+}
+
+/// Has an attempt judged by the loop's own workers: a start should not wait for that.
+fn judge_later(world: &World, running: Running, end: End) {
+    let running = Box::new(running);
+    world.tell(Event::Judge { running, end });
 }
 
 /// Goes on with an attempt whose work was being verified.
@@ -302,10 +308,10 @@ fn take_up_verify(world: &World, mut running: Running, work: End, checker: Held)
     running.verify = Some(Verifying { work, slot });
     match checker.state {
         wire::State::Running | wire::State::Ending => return Found::Running(Box::new(running)),
-        wire::State::Ended(exit) => finish(world, running, End::of(exit, checker.why)),
+        wire::State::Ended(exit) => judge_later(world, running, End::of(exit, checker.why)),
         wire::State::Failed(failure) => {
             let (errno, what) = (failure.errno, failure.what);
-            finish(world, running, End::NotStarted { errno, what });
+            judge_later(world, running, End::NotStarted { errno, what });
         }
     }
     Found::UnderWay

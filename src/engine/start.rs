@@ -334,6 +334,7 @@ fn build(
         world: Arc::clone(world),
         readers: Workers::start(world, "read", 2).map_err(&threads)?,
         actors: Workers::start(world, "act", 4).map_err(&threads)?,
+        slow: Workers::start(world, "slow", 4).map_err(&threads)?,
         launches: Vec::new(),
         finishes: Vec::new(),
         watcher: Arc::new(watcher),

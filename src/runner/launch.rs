@@ -46,6 +46,8 @@ pub struct Briefing<'a> {
     pub state_file: Option<PathBuf>,
     /// Where its artifact goes.
     pub artifact: Option<PathBuf>,
+    /// Its task, in short.
+    pub summary: Option<String>,
     pub last_error: Option<String>,
     pub paths: &'a AttemptPaths,
 }
@@ -90,6 +92,13 @@ pub fn environment(
     }
     if let Some(state) = &briefing.state_file {
         set(&mut env, "HANDOFF_STATE_FILE", state);
+    }
+    if let Some(summary) = &briefing.summary {
+        set(
+            &mut env,
+            "HANDOFF_SUMMARY",
+            summary.replace('\0', "\u{fffd}"),
+        );
     }
     if let Some(last) = &briefing.last_error {
         set(&mut env, "HANDOFF_LAST_ERROR", last);
@@ -141,6 +150,7 @@ mod tests {
             state_file: None,
             key: None,
             artifact: None,
+            summary: None,
             last_error: Some("TIMEOUT: slow".to_owned()),
             paths,
         }

@@ -21,4 +21,5 @@ mod results;
 mod running;
 mod scheduling;
 mod storm;
+mod tasks;
 mod writers;

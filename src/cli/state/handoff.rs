@@ -17,7 +17,7 @@ use crate::policy::task::{
 };
 use crate::protocol::task::TaskState;
 use crate::runner::gate::{self, Terms};
-use crate::store::tasks::{StoreError, fact};
+use crate::store::tasks::StoreError;
 
 #[derive(Debug, Args)]
 #[command(
@@ -314,10 +314,11 @@ fn made(desk: &Desk, word: &str) -> Result<Value, Failed> {
         let text = format!("--artifact {word}: write it as TYPE=PATH, like source=src/a.rs");
         return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
     };
-    let found = fact(desk.layout.root(), path)
+    let found = desk
+        .measure(path)
         .map_err(|why| Failed::thing("ARTIFACT", anyhow::anyhow!("{path}: {why}")))?;
     Ok(json!({
         "path": path, "artifact_type": kind, "content_hash": found.sha256,
-        "size_bytes": found.size,
+        "size_bytes": found.size_bytes,
     }))
 }

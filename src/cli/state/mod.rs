@@ -22,7 +22,8 @@ use crate::protocol::field::FieldError;
 use crate::protocol::name::Ext;
 use crate::protocol::task::{TaskId, TaskState};
 use crate::spool::layout::Layout;
-use crate::store::tasks::{Store, StoreError, fact};
+use crate::store::artifacts::{Artifacts, Measured, RelPath};
+use crate::store::tasks::{Store, StoreError};
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -105,14 +106,19 @@ impl Desk {
 
     /// What is on disk under these paths.
     fn look_at(&self, paths: Vec<String>) -> Found {
-        let root = self.layout.root();
         paths
             .into_iter()
             .map(|path| {
-                let found = fact(root, &path).map(|fact| fact.sha256);
+                let found = self.measure(&path).map(|measured| measured.sha256);
                 (path, found)
             })
             .collect()
+    }
+
+    /// What is there below the root, or why it can't be read.
+    fn measure(&self, path: &str) -> Result<Measured, String> {
+        let artifacts = Artifacts::for_reading(self.layout.root());
+        artifacts.measure(&RelPath::parse(path)?)
     }
 }
 

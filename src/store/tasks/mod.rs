@@ -13,7 +13,6 @@
 //! Deliberately absent: merging. Who loses a race loads again and decides anew.
 
 mod error;
-mod facts;
 mod file;
 mod history;
 mod lock;
@@ -35,7 +34,6 @@ use crate::protocol::json;
 use crate::protocol::task::{Change, FOLDER, MAX_APPLIED, StateError, TaskId, TaskState, change};
 
 pub use error::StoreError;
-pub use facts::{Fact, fact};
 pub use file::read_plain;
 pub use lock::Holder;
 use lock::Lock;

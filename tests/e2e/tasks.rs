@@ -1,0 +1,148 @@
+//! Tasks: outcomes update the state of the task that they belong to, once.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::common::{Daemon, Root, orders, text, wait_until, with};
+
+fn state_of(root: &Root, task: &str) -> Option<Value> {
+    let bytes = fs::read(root.path(&format!("context/state/{task}.json"))).ok()?;
+    Some(serde_json::from_slice(&bytes).unwrap())
+}
+
+fn for_task(sh: &str, task: &str) -> Value {
+    let context = json!({ "context": { "task_id": task, "task_title": "Login" } });
+    with(orders(sh), context)
+}
+
+const DECIDES: &str = "echo '{\"status\": \"complete\", \"decisions\": [{\"decision\": \"JWT\", \
+    \"rationale\": \"no sessions\"}]}'";
+
+#[test]
+fn an_outcome_makes_the_state_and_the_next_one_adds_to_it() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    root.drop_request("one", &for_task(DECIDES, "T-1"));
+    root.completed("one");
+    let state = state_of(&root, "T-1").unwrap();
+    assert_eq!(state["version"], 1);
+    assert_eq!(state["task_title"], "Login");
+    assert_eq!(state["decisions_made"][0]["decision"], "JWT");
+    assert_eq!(state["decisions_made"][0]["agent"], "@fake");
+    assert_eq!(state["applied"], json!(["one#1"]));
+
+    let sh = "printf '%s' \"$HANDOFF_SUMMARY\" >marks/summary; test -f \"$HANDOFF_STATE_FILE\"";
+    root.drop_request("two", &for_task(sh, "T-1"));
+    root.completed("two");
+    let summary = fs::read_to_string(root.path("marks/summary")).unwrap();
+    assert!(summary.starts_with("Task: T-1 - Login"), "{summary}");
+    assert!(summary.contains("JWT: no sessions"), "{summary}");
+    assert!(summary.ends_with("State file: context/state/T-1.json"));
+    assert_eq!(state_of(&root, "T-1").unwrap()["version"], 2);
+}
+
+#[test]
+fn delivered_artifacts_are_in_the_state_with_their_hashes() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let sh = "echo '{\"artifact\": {\"a\": 1}}'";
+    let output = json!({ "expected_output": {
+        "destination": "artifacts/{task_id}/a.json", "artifact_type": "source" } });
+    root.drop_request("x", &with(for_task(sh, "T-1"), output));
+    let record = root.completed("x");
+    let artifact = &state_of(&root, "T-1").unwrap()["artifacts"][0];
+    assert_eq!(artifact["path"], "artifacts/T-1/a.json");
+    assert_eq!(artifact["artifact_type"], "source");
+    assert_eq!(artifact["content_hash"], record["output"]["sha256"]);
+}
+
+#[test]
+fn a_gate_that_fails_sends_the_work_back_with_its_reason() {
+    let root = Root::with(
+        "phases.order = ['planning', 'testing', 'completed']\n\
+         gates = [{ name = 'unit', phases = ['testing'], \
+         command = ['sh', '-c', 'cat >marks/gate; test -f marks/good'] }]",
+    );
+    let _daemon = Daemon::start(&root);
+    let sh = "echo \"$HANDOFF_LAST_ERROR\" >marks/error.$HANDOFF_ATTEMPT; \
+              if [ $HANDOFF_ATTEMPT = 2 ]; then touch marks/good; fi; \
+              echo '{\"status\": \"complete\", \"phase\": \"planning\", \"summary\": \"s\", \
+              \"handoff\": {\"next_phase\": \"testing\", \"context\": \"c\", \"next_agent\": \"fake\"}}'";
+    let request = with(for_task(sh, "T-1"), json!({ "daemon": "max_hops" }));
+    root.drop_request("x", &request);
+    let record = root.completed("x");
+    assert_eq!(crate::common::outcomes(&record), ["failed", "completed"]);
+    let told = fs::read_to_string(root.path("marks/error.2")).unwrap();
+    assert!(told.contains("unit: exited with 1"), "{told}");
+    let gate: Value = serde_json::from_slice(&fs::read(root.path("marks/gate")).unwrap()).unwrap();
+    assert_eq!(gate["phase"], "testing", "it sees the state as it would be");
+    let state = state_of(&root, "T-1").unwrap();
+    assert_eq!(state["phase"], "testing");
+    assert!(state["quality_gates_passed"].to_string().contains("unit"));
+}
+
+#[test]
+fn a_phase_that_may_not_follow_is_refused_by_name() {
+    let root = Root::with(
+        "phases.order = ['planning', 'testing', 'completed']\ndefaults.retry.max_retries = 0",
+    );
+    let _daemon = Daemon::start(&root);
+    let sh = "echo '{\"status\": \"complete\", \"phase\": \"planning\", \"summary\": \"s\", \
+              \"handoff\": {\"next_phase\": \"complete\"}}'";
+    root.drop_request("x", &for_task(sh, "T-1"));
+    let (record, code) = root.failed("x");
+    assert_eq!(code, "VALIDATION_FAILED");
+    assert_eq!(
+        record["validation"]["errors"][0]["field"],
+        "handoff.next_phase"
+    );
+    assert!(
+        text(&record["error"]["message"]).contains("testing"),
+        "{record:#}"
+    );
+}
+
+#[test]
+fn an_issue_that_requires_a_person_waits_and_shows() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let sh = "echo '{\"status\": \"complete\", \"blocking_issues\": [{\"issue\": \"which db?\", \
+              \"severity\": \"blocker\", \"requires_human\": true}]}'";
+    root.drop_request("x", &for_task(sh, "T-1"));
+    let record = root.record("waiting", "x");
+    assert_eq!(record["waiting"]["on"], "human");
+    assert!(text(&record["waiting"]["reason"]).contains("which db?"));
+    let state = state_of(&root, "T-1").unwrap();
+    assert_eq!(state["blocking_issues"][0]["issue"], "which db?");
+    root.command(
+        "a.json",
+        &json!({ "action": "approve", "handoff_id": "x", "by": "ann" }),
+    );
+    root.completed("x");
+    let state = state_of(&root, "T-1").unwrap();
+    assert!(state.to_string().contains("approved by ann"), "{state:#}");
+}
+
+#[test]
+fn a_crash_between_outcome_and_state_loses_nothing_and_repeats_nothing() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    // Whoever holds the lock keeps the effect waiting after the outcome is decided.
+    fs::create_dir_all(root.path("context/state")).unwrap();
+    let lock = fs::File::create(root.path("context/state/T-1.lock")).unwrap();
+    lock.lock().unwrap();
+    root.drop_request("x", &for_task(DECIDES, "T-1"));
+    root.record_that("in-progress", "x", |record| {
+        record["handoffd"]["to"] == "completed"
+    });
+    daemon.kill();
+    assert_eq!(state_of(&root, "T-1"), None);
+    drop(lock);
+    let _daemon = Daemon::start(&root);
+    root.completed("x");
+    let state = wait_until("the state", || state_of(&root, "T-1"));
+    assert_eq!(state["version"], 1);
+    assert_eq!(state["decisions_made"].as_array().unwrap().len(), 1);
+    assert_eq!(state["applied"], json!(["x#1"]));
+}
