@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::durable;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, Folder};
 use crate::engine::moves::{load, max_retries, write};
 use crate::engine::world::World;
 use crate::policy::human::{Facts, Kind, answer, ask_person};
@@ -176,7 +176,14 @@ pub fn cancel_below(world: &World, record: &Record, id: &str, by: Option<&str>) 
                 let durability = world.config().daemon.durability;
                 let path = world.layout.control().join(name);
                 match durable::write_whole(&path, &temp, &bytes, durability) {
-                    Ok(()) => cancelled += 1,
+                    Ok(()) => {
+                        cancelled += 1;
+                        let names = path.file_name().map(ToOwned::to_owned);
+                        world.tell(Event::Listed {
+                            folder: Folder::Control,
+                            names: names.into_iter().collect(),
+                        });
+                    }
                     Err(error) => tracing::warn!(handoff_id = child, "not cancelled: {error}"),
                 }
             }

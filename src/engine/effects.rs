@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::clock::Wall;
 use crate::durable;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, Folder};
 use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::policy::next::{fail, refusal};
@@ -118,7 +118,16 @@ fn apply_all(world: &World, decided: &Decided) -> io::Result<()> {
 /// one that has long ended is not made again.
 fn set_in_motion(world: &World, spawn: &Spawn) -> io::Result<()> {
     let layout = &world.layout;
+    // The loop looks at it before it hears that this outcome is done, so that nobody takes the
+    // queue for empty in between.
+    let look = || {
+        world.tell(Event::Listed {
+            folder: Folder::Pending,
+            names: vec![format!("{}.json", spawn.id).into()],
+        });
+    };
     if layout.is_taken(&spawn.id) || layout.submission(&spawn.id).is_some() {
+        look();
         return Ok(());
     }
     let durability = world.config().daemon.durability;
@@ -147,7 +156,9 @@ fn set_in_motion(world: &World, spawn: &Spawn) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         moved => moved?,
     }
-    durable::sync_dir(&Layout::open_dir(&layout.state(folder))?, durability)
+    durable::sync_dir(&Layout::open_dir(&layout.state(folder))?, durability)?;
+    look();
+    Ok(())
 }
 
 /// The registry's lines for a record that is decided as completed.

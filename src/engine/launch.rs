@@ -10,7 +10,7 @@ use crate::clock::Now;
 use crate::config::Specialist;
 use crate::engine::attempt::{NotLaunched, Running, Source, ms};
 use crate::engine::destination::prepare;
-use crate::engine::divert::{Destination, divert, original};
+use crate::engine::divert::{Destination, apply, divert, original};
 use crate::engine::event::Event;
 use crate::engine::intake::{Seen, Submission, look_at};
 use crate::engine::moves::{fail_parked, write};
@@ -20,7 +20,7 @@ use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::keeper::Launch;
 use crate::keeper::wire::{self, Key};
-use crate::policy::human::{Kind, ask_person};
+use crate::policy::human::Kind;
 use crate::policy::intake::{Dependency, Needs, Plan, Terms, plan, refused_fields, unknown_agent};
 use crate::policy::judge::Failure;
 use crate::policy::next::last_error_digest;
@@ -154,10 +154,10 @@ fn from_waiting(world: &World, id: &str) -> Launched {
         Err(errors) => refused_fields(&errors),
         Ok(request) => match admissible(world, &mut record, &request) {
             Err(told) => *told,
-            Ok(Some(kind)) => {
-                let reason = "its turn has come, and a person must answer first";
-                ask_person(&mut record, kind, reason, world.now(), world.boot);
-                write(world, id, &record, State::Waiting, "waiting_human", || {});
+            Ok(Some(elsewhere)) => {
+                let request = Ok(request);
+                let (_, event) = apply(world, &mut record, id, &request, elsewhere);
+                write(world, id, &record, State::Waiting, event, || {});
                 return Err(again(NotLaunched::Refused));
             }
             Ok(None) => {
@@ -178,21 +178,25 @@ fn from_waiting(world: &World, id: &str) -> Launched {
     Err(again(NotLaunched::Refused))
 }
 
-/// Whether a record that waited may run now, or in which role a person must answer first. At
-/// its first attempt it is received as a new one is.
+/// Whether a record that waited may run now, or where it goes instead. At its first attempt it
+/// is received as a new one is.
 fn admissible(
     world: &World,
     record: &mut Record,
     request: &Request,
-) -> Result<Option<Kind>, Box<Failure>> {
+) -> Result<Option<Destination>, Box<Failure>> {
     let met = Needs {
         dependencies: vec![Dependency::Completed; request.depends_on.len()],
         missing_artifacts: Vec::new(),
     };
     match plan(request, &world.config(), &met, world.now()) {
         Plan::Refuse(told) => return Err(Box::new(told)),
-        Plan::WaitForHuman(Kind::Task) => return Ok(Some(Kind::Task)),
-        Plan::WaitForHuman(kind) if !record.doc.contains_key("answer") => return Ok(Some(kind)),
+        Plan::WaitForHuman(Kind::Task) => return Ok(Some(Destination::Ask(Kind::Task))),
+        Plan::WaitForHuman(kind) if !record.doc.contains_key("answer") => {
+            return Ok(Some(Destination::Ask(kind)));
+        }
+        Plan::Complete => return Ok(Some(Destination::Complete)),
+        Plan::Help if record.meta.links.returns.is_empty() => return Ok(Some(Destination::Help)),
         _ => {}
     }
     if world.config().specialist(&request.agent).is_none() {
