@@ -34,7 +34,7 @@ fn examples() -> Vec<(String, Map<String, Value>)> {
         })
         .collect();
     examples.sort_by(|one, other| one.0.cmp(&other.0));
-    assert_eq!(examples.len(), 14);
+    assert_eq!(examples.len(), 19);
     examples
 }
 

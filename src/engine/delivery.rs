@@ -201,7 +201,8 @@ impl Delivery<'_> {
             let root = self.world.layout.root().display().to_string();
             let relative = named
                 .strip_prefix(&root)
-                .map_or(named, |rest| rest.trim_start_matches('/'));
+                .and_then(|rest| rest.strip_prefix('/'))
+                .unwrap_or(named);
             let kind = ["artifact_type", "type"]
                 .iter()
                 .find_map(|key| item.get(key)?.as_str());

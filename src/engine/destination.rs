@@ -10,7 +10,7 @@ use crate::protocol::request::Request;
 use crate::store::artifacts::{Presence, RelPath};
 
 /// Resolves where the artifact goes, at the first claim, and makes its folder. Nothing that is
-/// somebody else's may stand there.
+/// somebody else's may stand there, at any attempt.
 pub fn prepare(world: &World, record: &mut Record, request: &Request) -> Result<(), Box<Failure>> {
     let id = request.id.as_str();
     let wrong = |why: String| {
@@ -21,35 +21,37 @@ pub fn prepare(world: &World, record: &mut Record, request: &Request) -> Result<
         told.fields = vec![field];
         Box::new(told)
     };
-    if record.meta.destination.is_none() {
-        let Some(resolved) = request.destination(world.now().wall) else {
-            return Ok(());
-        };
-        let path = resolved
-            .and_then(|path| RelPath::parse(&path))
-            .map_err(wrong)?;
-        match world.artifacts.presence(&path) {
-            Presence::Missing => {}
-            Presence::File { .. } if is_own(world, &path, id) => {}
-            Presence::File { .. } | Presence::Folder => {
-                return Err(wrong(format!("{} exists already", path.as_str())));
-            }
-            Presence::Other(what) => return Err(wrong(format!("{} is {what}", path.as_str()))),
+    let kept = record.meta.destination.clone();
+    let resolved = kept
+        .clone()
+        .map_or_else(|| request.destination(world.now().wall), |path| Some(Ok(path)));
+    let Some(resolved) = resolved else {
+        return Ok(());
+    };
+    let path = resolved
+        .and_then(|path| RelPath::parse(&path))
+        .map_err(wrong)?;
+    match world.artifacts.presence(&path) {
+        Presence::Missing => {}
+        Presence::File { .. } if is_own(world, &path, id) => {}
+        // What else an earlier attempt left there, its next one is told of and may mend.
+        Presence::Folder | Presence::Other(_) if kept.is_some() => {}
+        Presence::File { .. } | Presence::Folder => {
+            return Err(wrong(format!("{} exists already", path.as_str())));
         }
-        record.meta.destination = Some(path.as_str().to_owned());
+        Presence::Other(what) => return Err(wrong(format!("{} is {what}", path.as_str()))),
     }
-    if let Some(Ok(path)) = record.meta.destination.as_deref().map(RelPath::parse) {
-        if let Some(other) = world.reserve(path.as_str(), id) {
-            return Err(wrong(format!(
-                "{} is being written by {other}",
-                path.as_str()
-            )));
-        }
-        world
-            .artifacts
-            .make_folder_for(&path)
-            .map_err(|error| wrong(format!("its folder can't be made: {error}")))?;
+    if let Some(other) = world.reserve(path.as_str(), id) {
+        return Err(wrong(format!(
+            "{} is being written by {other}",
+            path.as_str()
+        )));
     }
+    world
+        .artifacts
+        .make_folder_for(&path)
+        .map_err(|error| wrong(format!("its folder can't be made: {error}")))?;
+    record.meta.destination = Some(path.as_str().to_owned());
     Ok(())
 }
 

@@ -26,7 +26,7 @@ use crate::protocol::field::FieldError;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
-use crate::protocol::request::Request;
+use crate::protocol::request::{Finished as Ended, Request};
 use crate::spool::change::Change;
 use crate::spool::claim::{self, TakeError};
 use crate::spool::commit::Finished;

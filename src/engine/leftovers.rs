@@ -1,16 +1,16 @@
-//! Files that failed attempts left at their destinations.
+//! Files that attempts left at their destinations without completing.
 //!
 //! A destination that exists is never overwritten, except by the handoff whose own earlier
 //! attempt left the file there. After a resubmission through `pending/` the record can't be
-//! believed about that, so it is remembered here: one small file for each such handoff, with
-//! the path and the inode.
+//! believed about that, and somebody may have put another file there meanwhile, so it is
+//! remembered here: one small file for each such handoff, with the path and the inode.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::durable;
+use crate::durable::{self, Durability};
 
 #[derive(Debug)]
 pub struct Leftovers {
@@ -27,13 +27,12 @@ impl Leftovers {
     }
 
     /// Remembers that an attempt of `id` left the file at `path`.
-    pub fn remember(&self, id: &str, path: &str) -> io::Result<()> {
+    pub fn remember(&self, id: &str, path: &str, durability: Durability) -> io::Result<()> {
         let Some(mark) = self.mark(path) else {
             return Ok(());
         };
         let temp = self.folder.join(format!(".{id}.tmp"));
-        fs::write(&temp, mark)?;
-        durable::replace(&temp, &self.folder.join(id))
+        durable::write_whole(&self.folder.join(id), &temp, mark.as_bytes(), durability)
     }
 
     /// Whether the file at `path` is the very one that an attempt of `id` left.
@@ -67,8 +66,8 @@ mod tests {
         let leftovers = Leftovers::new(dir.path(), folder);
         fs::write(dir.path().join("a"), "1").unwrap();
         fs::write(dir.path().join("b"), "1").unwrap();
-        leftovers.remember("x", "a").unwrap();
-        leftovers.remember("y", "gone").unwrap();
+        leftovers.remember("x", "a", Durability::Relaxed).unwrap();
+        leftovers.remember("y", "gone", Durability::Relaxed).unwrap();
         assert!(leftovers.is_of("x", "a"));
         assert!(!leftovers.is_of("x", "b"));
         assert!(!leftovers.is_of("y", "gone"));
@@ -77,7 +76,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a person swaps the file")]
         fs::rename(dir.path().join("c"), dir.path().join("a")).unwrap();
         assert!(!leftovers.is_of("x", "a"), "another file under its name");
-        leftovers.remember("x", "a").unwrap();
+        leftovers.remember("x", "a", Durability::Relaxed).unwrap();
         leftovers.forget("x");
         assert!(!leftovers.is_of("x", "a"));
     }

@@ -280,7 +280,7 @@ fn take_delivery(
     }
 }
 
-/// What a failed handoff leaves at its destination is its own when it comes again.
+/// What an attempt leaves at its destination is its handoff's own when it comes again.
 fn remember_leftover(world: &World, record: &Record, to: State) {
     let (Some(path), Some(id)) = (
         record.meta.destination.as_deref(),
@@ -292,8 +292,9 @@ fn remember_leftover(world: &World, record: &Record, to: State) {
         return;
     };
     match to {
-        State::Failed => {
-            if let Err(error) = world.leftovers.remember(id, path) {
+        State::Failed | State::Waiting => {
+            let durability = world.config().daemon.durability;
+            if let Err(error) = world.leftovers.remember(id, path, durability) {
                 tracing::warn!(
                     handoff_id = id,
                     "{path} can't be remembered as its own: {error}"

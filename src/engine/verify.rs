@@ -37,7 +37,8 @@ pub fn start(
     let stdin = stdin_path(world, &key);
     let mut preview: Record = running.record.clone();
     conclude(&mut preview, Verdict::Completed(success.clone()), facts);
-    drop(durable::create(&stdin, &preview.to_bytes())?);
+    // One that a daemon which died had written may be there.
+    drop(durable::create_anew(&stdin, &preview.to_bytes())?);
     let slot = world.slots.acquire()?;
     let paths = world.paths(&key.id, key.attempt);
     collect::clean(&paths);

@@ -112,6 +112,7 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
     let mut errors = Vec::new();
     let mut missing = Vec::new();
     let mut warnings = Vec::new();
+    let mut hints = Vec::new();
     for (check, field) in [
         (&findings.input, SCHEMAS[0]),
         (&findings.output, SCHEMAS[1]),
@@ -136,16 +137,15 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
             Found::Changed(why) => warnings.push(error(&format!("artifact {path} {why}"))),
         }
     }
-    if view.dialect == Dialect::Package {
-        let mut doubts = Vec::new();
-        check_package(view, &mut errors, &mut doubts);
-        let list = if rules.strict {
-            &mut errors
-        } else {
-            &mut warnings
-        };
-        list.append(&mut doubts);
+    match view.dialect {
+        Dialect::Package => check_package(view, &mut errors, &mut hints),
+        Dialect::Report => check_report(view, &mut hints),
+        _ => {}
     }
+    if rules.strict {
+        errors.append(&mut hints);
+    }
+    warnings.append(&mut hints);
     let refusal = refused(view, &errors, &missing);
     let blockers: Vec<FieldError> = errors.into_iter().chain(missing).collect();
     Receipt {
@@ -155,7 +155,24 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
     }
 }
 
-fn check_package(view: &View<'_>, errors: &mut Vec<FieldError>, warnings: &mut Vec<FieldError>) {
+/// Its rules were checked when it was read; here it is about what it says.
+fn check_report(view: &View<'_>, hints: &mut Vec<FieldError>) {
+    let summary = view.doc.get("summary").and_then(Value::as_str);
+    hints.extend(summary.and_then(|summary| empty_words("summary", summary)));
+}
+
+/// A summary that says nothing.
+fn empty_words(field: &str, summary: &str) -> Option<FieldError> {
+    says_nothing(summary).then(|| {
+        let why = format!(
+            "{:?} says nothing: tell what was done, with names and figures",
+            short(summary)
+        );
+        FieldError::new(field, why)
+    })
+}
+
+fn check_package(view: &View<'_>, errors: &mut Vec<FieldError>, hints: &mut Vec<FieldError>) {
     const SUMMARY: &str = "handoff.context.summary";
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
     let summary = text(view.context("summary"));
@@ -164,17 +181,13 @@ fn check_package(view: &View<'_>, errors: &mut Vec<FieldError>, warnings: &mut V
             SUMMARY,
             "missing: the receiver must know what was done",
         ));
-    } else if says_nothing(&summary) {
-        let why = format!(
-            "{:?} says nothing: tell what was done, with names and figures",
-            short(&summary)
-        );
-        warnings.push(FieldError::new(SUMMARY, why));
+    } else {
+        hints.extend(empty_words(SUMMARY, &summary));
     }
     for (at, artifact) in artifacts(view).enumerate() {
         if path_of(artifact).is_none() {
             let field = format!("handoff.context.artifacts[{at}].path");
-            warnings.push(FieldError::new(field, "missing: nobody can find the file"));
+            hints.push(FieldError::new(field, "missing: nobody can find the file"));
         }
     }
     let Some(expectations) = view
@@ -194,7 +207,7 @@ fn check_package(view: &View<'_>, errors: &mut Vec<FieldError>, warnings: &mut V
             if is_vague(criterion) {
                 let field = format!("handoff.expectations.{key}[{at}]");
                 let why = format!("{:?} can't be measured", short(criterion));
-                warnings.push(FieldError::new(field, why));
+                hints.push(FieldError::new(field, why));
             }
         }
     }
@@ -222,6 +235,7 @@ fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Op
         let intro = match view.dialect {
             _ if errors.iter().all(of_schema) => "its schema can't be used",
             Dialect::Package => "the package is not complete",
+            Dialect::Report => "the report is not complete",
             _ => "the input does not match its schema",
         };
         (ErrorCode::SchemaValidationFailed, intro)

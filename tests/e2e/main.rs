@@ -11,15 +11,21 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod artifacts;
 mod attempts;
+mod boards;
 mod control;
 mod crashes;
+mod dialects;
 mod intake;
 mod lifecycle;
 mod meddling;
+mod receiving;
 mod results;
 mod running;
 mod scheduling;
+mod sharing;
 mod storm;
 mod tasks;
+mod verifying;
 mod writers;
