@@ -23,10 +23,11 @@ use crate::policy::retry::RetryPolicy;
 use crate::protocol::document::Syntax;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
+use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
-use crate::protocol::request::{Finished as Ended, Request};
+use crate::protocol::request::Request;
 use crate::spool::change::Change;
 use crate::spool::claim::{self, TakeError};
 use crate::spool::commit::Finished;
@@ -215,9 +216,11 @@ pub fn apply(
             )
         }
         Destination::Complete => {
-            let report = record.doc.clone();
-            complete(record, Success::default(), now.wall);
-            record.set("result", Value::Object(report));
+            let report = Success {
+                result: Some(record.submitted_document()),
+                ..Success::default()
+            };
+            complete(record, report, now.wall);
             (State::Completed, "completed")
         }
         Destination::Help => {

@@ -160,7 +160,7 @@ impl Engine {
         let watcher = Arc::clone(&self.watcher);
         self.readers.run(move |world| {
             start::mend_folders(world);
-            if world.board.is_missing() {
+            if world.board.is_lost() {
                 boards::write(world, true);
             }
             for folder in watcher.rearm() {

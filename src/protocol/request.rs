@@ -168,6 +168,11 @@ impl Request {
         }
     }
 
+    /// Whether somebody is to work on it; else it ends, or a person decides.
+    pub fn runs(&self) -> bool {
+        runs(&self.agent, self.finished)
+    }
+
     /// Where the artifact goes if this is claimed now, or what is wrong with that.
     pub fn destination(&self, now: Wall) -> Option<Result<String, String>> {
         let template = self.output.destination.as_deref()?;
@@ -285,6 +290,10 @@ fn agent(view: &View<'_>, errors: &mut Vec<FieldError>) -> Option<AgentName> {
 const UNKNOWN: &str = "missing: it says which specialist the handoff is for (or write a package: \
      `handoff` with `from` and `to`; or a report: `status` complete, blocked or needs_review, and \
      `handoff`)";
+
+fn runs(agent: &AgentName, finished: Option<Finished>) -> bool {
+    !agent.is_human() && matches!(finished, None | Some(Finished::HandedOn))
+}
 
 fn finished(view: &View<'_>) -> Option<Finished> {
     if view.dialect != Dialect::Report {

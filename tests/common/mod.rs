@@ -19,7 +19,7 @@ pub use processes::{is_alive, keeper, keepers, kill};
 /// How long anything may take before it counts as hanging. Generous: machines are loaded.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/fake.sh");
+pub const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/fake.sh");
 const STATES: [&str; 5] = ["pending", "in-progress", "waiting", "completed", "failed"];
 
 /// What every root has unless the test says otherwise.

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use handoffd::protocol::document;
 use handoffd::protocol::name::Ext;
@@ -417,6 +418,10 @@ fn a_report_acts_as_the_result_that_it_is() {
     root.mark("on.ran");
     let ended = root.completed("end");
     assert_eq!(outcomes(&ended).len(), 0);
+    assert_eq!(ended["result"]["status"], "complete");
+    assert_eq!(ended["result"]["handoff"]["context"], "Test each tile");
+    assert_eq!(ended["result"]["acknowledgment"], Value::Null);
+    assert_eq!(ended["validation"]["status"], "unchecked");
     for id in ["review", "person"] {
         assert_eq!(root.record("waiting", id)["waiting"]["on"], "human");
     }
@@ -429,4 +434,54 @@ fn a_report_acts_as_the_result_that_it_is() {
         assert!(!root.path(&format!("marks/{id}.ran")).exists());
     }
     assert!(!root.path("marks/end.ran").exists());
+}
+
+#[test]
+fn what_waits_first_is_still_what_it_was_afterwards() {
+    let root = Root::with("specialists.dev.command = ['sh', '-c', 'touch marks/dev']");
+    let _daemon = Daemon::start(&root);
+    let report = |status: &str| {
+        let mut report = read("dialects", "report-blocked.json");
+        report["agent"] = "dev".into();
+        report["status"] = status.into();
+        report
+    };
+    let person = json!({ "target": { "agent_id": "human" } });
+    let all = [
+        ("end", report("complete"), "completed", ""),
+        ("block", report("blocked"), "failed", "BLOCKED"),
+        ("review", report("needs_review"), "waiting", "human"),
+        ("person", person, "waiting", "human"),
+    ];
+    for (id, document, ..) in &all {
+        let after = json!({ "depends_on": ["first"] });
+        root.drop_request(&format!("{id}-after"), &with(document.clone(), after));
+        let soon = SystemTime::now() + Duration::from_millis(1500);
+        let soon = humantime::format_rfc3339_millis(soon).to_string();
+        let later = json!({ "not_before": soon });
+        root.drop_request(&format!("{id}-later"), &with(document.clone(), later));
+    }
+    for (id, ..) in &all {
+        for (when, on) in [("after", "dependency"), ("later", "time")] {
+            let waits = |record: &Value| record["waiting"]["on"] == on;
+            root.record_that("waiting", &format!("{id}-{when}"), waits);
+        }
+    }
+    root.drop_request("first", &json!({ "target": { "agent_id": "@fake" } }));
+    for (id, document, state, what) in &all {
+        for when in ["after", "later"] {
+            let id = format!("{id}-{when}");
+            let record = root.record_that(state, &id, |record| {
+                record["waiting"]["on"] == *what || record["waiting"].is_null()
+            });
+            if *state == "failed" {
+                assert_eq!(record["error"]["code"], *what, "{id}");
+            }
+            assert_eq!(outcomes(&record).len(), 0, "{id}");
+            assert_eq!(record["acknowledgment"]["received"], true, "{id}");
+            assert_kept(document, &record);
+        }
+    }
+    assert!(!root.path("marks/dev").exists(), "a report is no order to its writer");
+    root.assert_works("good");
 }

@@ -11,6 +11,7 @@ mod phases;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -41,6 +42,27 @@ struct Shown {
     handoffs: Handoffs,
     phases_dirty: bool,
     handoffs_dirty: bool,
+    /// Both files as they were last written or read.
+    known: [Option<Stamp>; 2],
+}
+
+/// What tells a file from any other that takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    modified: (i64, i64),
+    size: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::symlink_metadata(path).ok()?;
+        Some(Self {
+            inode: metadata.ino(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            size: metadata.size(),
+        })
+    }
 }
 
 impl Board {
@@ -69,6 +91,7 @@ impl Board {
             handoffs_path,
             state: Mutex::new(shown),
         };
+        board.lock().known = board.stamps();
         (board, since)
     }
 
@@ -89,9 +112,15 @@ impl Board {
         shown.phases_dirty || shown.handoffs_dirty
     }
 
-    /// Whether somebody deleted a file since it was written.
-    pub fn is_missing(&self) -> bool {
-        !self.phases_path.exists() || !self.handoffs_path.exists()
+    /// Whether somebody deleted or changed a file since it was written.
+    pub fn is_lost(&self) -> bool {
+        let known = self.lock().known;
+        let stamps = self.stamps();
+        stamps != known || stamps.contains(&None)
+    }
+
+    fn stamps(&self) -> [Option<Stamp>; 2] {
+        [&self.phases_path, &self.handoffs_path].map(|path| Stamp::of(path))
     }
 
     /// Writes what has changed, or all of it.
@@ -104,11 +133,18 @@ impl Board {
             shown.handoffs_dirty = false;
             (phases, handoffs)
         };
+        let wrote = [phases.is_some(), handoffs.is_some()];
         let written = write(&self.phases_path, phases).and(write(&self.handoffs_path, handoffs));
+        let stamps = self.stamps();
+        let mut shown = self.lock();
         if written.is_err() {
-            let mut shown = self.lock();
             shown.phases_dirty = true;
             shown.handoffs_dirty = true;
+        }
+        for at in 0..2 {
+            if wrote[at] {
+                shown.known[at] = stamps[at];
+            }
         }
         written
     }
@@ -154,7 +190,7 @@ mod tests {
         board.note(&request, "x", State::InProgress, Wall(1000));
         assert!(board.is_dirty());
         board.flush(Wall(2000), false).unwrap();
-        assert!(!board.is_dirty() && !board.is_missing());
+        assert!(!board.is_dirty() && !board.is_lost());
         let read = |name: &str| -> Value {
             serde_json::from_slice(&fs::read(dir.path().join(name)).unwrap()).unwrap()
         };
