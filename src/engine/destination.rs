@@ -22,9 +22,10 @@ pub fn prepare(world: &World, record: &mut Record, request: &Request) -> Result<
         Box::new(told)
     };
     let kept = record.meta.destination.clone();
-    let resolved = kept
-        .clone()
-        .map_or_else(|| request.destination(world.now().wall), |path| Some(Ok(path)));
+    let resolved = kept.clone().map_or_else(
+        || request.destination(world.now().wall),
+        |path| Some(Ok(path)),
+    );
     let Some(resolved) = resolved else {
         return Ok(());
     };

@@ -67,7 +67,9 @@ mod tests {
         fs::write(dir.path().join("a"), "1").unwrap();
         fs::write(dir.path().join("b"), "1").unwrap();
         leftovers.remember("x", "a", Durability::Relaxed).unwrap();
-        leftovers.remember("y", "gone", Durability::Relaxed).unwrap();
+        leftovers
+            .remember("y", "gone", Durability::Relaxed)
+            .unwrap();
         assert!(leftovers.is_of("x", "a"));
         assert!(!leftovers.is_of("x", "b"));
         assert!(!leftovers.is_of("y", "gone"));

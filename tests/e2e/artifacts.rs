@@ -4,19 +4,18 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::common::{Daemon, Root, orders, outcomes, text, wait_until, with};
+use crate::common::{Daemon, Root, orders, outcomes, text, with};
 
 const ONCE: &str = "defaults.retry.max_retries = 0";
 
 /// A request whose artifact goes to `destination`.
-fn wants(sh: &str, destination: &str) -> Value {
+pub fn wants(sh: &str, destination: &str) -> Value {
     let expected = json!({ "expected_output": { "destination": destination } });
     with(orders(sh), expected)
 }
 
-fn registry(root: &Root) -> Vec<Value> {
+pub fn registry(root: &Root) -> Vec<Value> {
     let lines = fs::read_to_string(root.path("artifacts/registry.jsonl")).unwrap_or_default();
     lines
         .lines()
@@ -24,18 +23,17 @@ fn registry(root: &Root) -> Vec<Value> {
         .collect()
 }
 
-fn lines_of(root: &Root, id: &str) -> Vec<Value> {
+pub fn lines_of(root: &Root, id: &str) -> Vec<Value> {
     let all = registry(root).into_iter();
     all.filter(|line| line["handoff_id"] == id).collect()
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    handoffd::engine::intake::sha256(bytes)
 }
 
 /// The fields that a failed record names.
-fn fields(record: &Value) -> Vec<String> {
+pub fn fields(record: &Value) -> Vec<String> {
     let errors = record["validation"]["errors"].as_array().unwrap();
     errors.iter().map(|error| text(&error["field"])).collect()
 }
@@ -46,7 +44,8 @@ fn a_template_is_resolved_once_and_the_artifact_written_there() {
     let _daemon = Daemon::start(&root);
     let sh = "echo $HANDOFF_ARTIFACT >>$HANDOFF_ROOT/marks/where; [ $HANDOFF_ATTEMPT = 2 ] && \
               echo '{\"artifact\": {\"a\": 1.0, \"b\": [1e400]}}'";
-    let template = "artifacts/{agent}/{task_id}/p{phase}/{artifact_type}-{handoff_id}-{timestamp}.json";
+    let template =
+        "artifacts/{agent}/{task_id}/p{phase}/{artifact_type}-{handoff_id}-{timestamp}.json";
     let request = json!({
         "target": { "agent_id": "@fake", "phase": 13 }, "context": { "task_id": "T-1" },
         "input": { "data": { "sh": sh } },
@@ -65,7 +64,10 @@ fn a_template_is_resolved_once_and_the_artifact_written_there() {
     assert_eq!(root.mark("where"), format!("{absolute}\n{absolute}\n"));
     let bytes = fs::read(root.path(&path)).unwrap();
     let written = String::from_utf8(bytes.clone()).unwrap();
-    assert!(written.contains("1.0") && written.contains("1e400"), "{written}");
+    assert!(
+        written.contains("1.0") && written.contains("1e400"),
+        "{written}"
+    );
     let output = &record["output"];
     assert_eq!(output["artifact_id"], stem);
     assert_eq!(output["artifact_type"], "react-components");
@@ -113,78 +115,6 @@ fn files_that_the_specialist_wrote_itself_are_measured_and_listed() {
     assert_eq!(ids, ["main", "a", "n", "n-2"]);
 }
 
-fn with_schema(root: &Root) {
-    fs::create_dir_all(root.path("schemas")).unwrap();
-    let schema = json!({
-        "type": "object", "required": ["name"],
-        "properties": { "name": { "type": "string" }, "size": { "minimum": 1 } },
-    });
-    fs::write(root.path("schemas/out.json"), schema.to_string()).unwrap();
-}
-
-#[test]
-fn an_artifact_that_breaks_its_schema_is_told_of_in_the_next_attempt() {
-    let root = Root::new();
-    with_schema(&root);
-    let _daemon = Daemon::start(&root);
-    let tell = "printf '%s\\n' \"$HANDOFF_LAST_ERROR\" >$HANDOFF_ROOT/marks/$HANDOFF_ID.told";
-    let given = format!(
-        "[ $HANDOFF_ATTEMPT = 2 ] && {tell} && echo '{{\"artifact\": {{\"name\": \"n\"}}}}' && \
-         exit; echo '{{\"artifact\": {{\"name\": 7, \"size\": 0}}}}'"
-    );
-    let own = format!(
-        "[ $HANDOFF_ATTEMPT = 2 ] && {tell} && echo '{{\"name\": \"n\"}}' >$HANDOFF_ARTIFACT && \
-         exit; echo '{{\"name\": 7, \"size\": 0}}' >$HANDOFF_ARTIFACT"
-    );
-    for (id, sh) in [("given", given), ("own", own)] {
-        let expected = json!({ "schema": "out.json", "destination": "artifacts/{handoff_id}.json" });
-        root.drop_request(id, &with(orders(&sh), json!({ "expected_output": expected })));
-        let record = root.completed(id);
-        assert_eq!(outcomes(&record), ["failed", "completed"]);
-        assert_eq!(record["output"]["schema_compliance"], "valid");
-        assert_eq!(record["validation"]["status"], "passed");
-        let error = &record["handoffd"]["attempts"][0]["error"];
-        assert_eq!(error["code"], "VALIDATION_FAILED");
-        let told = root.mark(&format!("{id}.told"));
-        for (at, field) in ["name", "size"].into_iter().enumerate() {
-            assert_eq!(error["fields"][at]["field"], field, "{error:#}");
-            assert!(error["fields"][at]["schema_path"].is_string());
-            assert!(told.contains(field), "{told}");
-        }
-        assert_eq!(lines_of(&root, id).len(), 1);
-    }
-}
-
-#[test]
-fn an_artifact_that_never_matches_fails_and_is_not_registered() {
-    let root = Root::with(ONCE);
-    with_schema(&root);
-    let _daemon = Daemon::start(&root);
-    let all = [
-        ("given", "echo '{\"artifact\": {\"size\": 0}}'", &["", "size"][..]),
-        ("text", "echo '{\"artifact\": \"words\"}'", &["artifact"]),
-        ("words", "echo words >$HANDOFF_ARTIFACT", &["artifact"]),
-        ("two", "echo '{\"name\": \"n\"}, 1' >$HANDOFF_ARTIFACT", &["artifact"]),
-        ("more", "echo '1, \"x\": 2' >$HANDOFF_ARTIFACT", &["artifact"]),
-        ("nothing", "exit 0", &["artifact"]),
-    ];
-    for (id, sh, _) in all {
-        let expected = json!({ "schema": "out.json", "destination": "artifacts/{handoff_id}.json" });
-        root.drop_request(id, &with(orders(sh), json!({ "expected_output": expected })));
-    }
-    for (id, _, wrong) in all {
-        let (record, code) = root.failed(id);
-        assert_eq!(code, "VALIDATION_FAILED", "{id}");
-        assert_eq!(fields(&record).len(), wrong.len(), "{id}: {record:#}");
-        assert_eq!(record["validation"]["status"], "failed");
-    }
-    let given = root.failed("given").0;
-    assert_eq!(given["output"]["schema_compliance"], "invalid");
-    assert_eq!(given["result"]["artifact"]["size"], 0);
-    assert!(!root.path("artifacts/given.json").exists(), "never written");
-    assert!(registry(&root).is_empty());
-}
-
 #[test]
 fn destinations_that_lead_elsewhere_or_exist_are_refused_before_anything_runs() {
     let root = Root::new();
@@ -227,14 +157,21 @@ fn destinations_that_lead_elsewhere_or_exist_are_refused_before_anything_runs() 
     for (n, (destination, word)) in all.iter().enumerate() {
         let (record, code) = root.failed(&format!("d{n}"));
         assert_eq!(code, "SCHEMA_VALIDATION_FAILED", "{destination}");
-        assert_eq!(fields(&record), ["expected_output.destination"], "{destination}");
+        assert_eq!(
+            fields(&record),
+            ["expected_output.destination"],
+            "{destination}"
+        );
         let message = text(&record["error"]["message"]);
         assert!(message.contains(word), "{destination}: {message}");
         assert!(!record["recovery_actions"].as_array().unwrap().is_empty());
         assert_eq!(outcomes(&record).len(), 0);
     }
     assert!(root.names("marks").is_empty() && root.names("outside").is_empty());
-    assert_eq!(fs::read(root.path("artifacts/there.json")).unwrap(), b"mine");
+    assert_eq!(
+        fs::read(root.path("artifacts/there.json")).unwrap(),
+        b"mine"
+    );
     root.assert_works("good");
 }
 
@@ -252,7 +189,10 @@ fn a_link_swapped_in_while_it_runs_leads_nowhere() {
     let own = format!("{swap} echo 1 >$HANDOFF_ARTIFACT");
     root.drop_request("given", &wants(&given, "artifacts/sub-{handoff_id}/g.json"));
     root.drop_request("own", &wants(&own, "artifacts/sub-{handoff_id}/o.json"));
-    root.drop_request("file", &wants("ln -s /etc/passwd $HANDOFF_ARTIFACT", "artifacts/f"));
+    root.drop_request(
+        "file",
+        &wants("ln -s /etc/passwd $HANDOFF_ARTIFACT", "artifacts/f"),
+    );
     for id in ["given", "own", "file"] {
         let (record, code) = root.failed(id);
         assert_eq!(code, "VALIDATION_FAILED", "{id}: {record:#}");
@@ -268,23 +208,56 @@ fn what_is_no_file_is_no_artifact() {
     let _daemon = Daemon::start(&root);
     let listed = |path: &str| format!("echo '{{\"artifacts\": [{path}]}}'");
     let mut all = vec![
-        ("mkdir $HANDOFF_ARTIFACT".to_owned(), true, "artifact", "folder"),
-        ("mkfifo $HANDOFF_ARTIFACT".to_owned(), true, "artifact", "FIFO"),
+        (
+            "mkdir $HANDOFF_ARTIFACT".to_owned(),
+            true,
+            "artifact",
+            "folder",
+        ),
+        (
+            "mkfifo $HANDOFF_ARTIFACT".to_owned(),
+            true,
+            "artifact",
+            "FIFO",
+        ),
         ("exit 0".to_owned(), true, "artifact", "no artifact came"),
-        ("echo words".to_owned(), true, "artifact", "no artifact came"),
+        (
+            "echo words".to_owned(),
+            true,
+            "artifact",
+            "no artifact came",
+        ),
         (
             "mkdir $HANDOFF_ARTIFACT; echo '{\"artifact\": 1}'".to_owned(),
             true,
             "expected_output.destination",
             "folder",
         ),
-        (listed("\"src/nothing.rs\""), false, "artifacts[0].path", "not there"),
+        (
+            listed("\"src/nothing.rs\""),
+            false,
+            "artifacts[0].path",
+            "not there",
+        ),
         (listed("\"handoffs\""), false, "artifacts[0].path", "folder"),
         (listed("\"../x\""), false, "artifacts[0].path", ".."),
-        (listed("\"/etc/passwd\""), false, "artifacts[0].path", "absolute"),
-        (listed("{\"type\": \"code\"}"), false, "artifacts[0].path", "missing"),
         (
-            format!("mkfifo $HANDOFF_ROOT/pipe; {}", listed("{\"path\": \"pipe\"}")),
+            listed("\"/etc/passwd\""),
+            false,
+            "artifacts[0].path",
+            "absolute",
+        ),
+        (
+            listed("{\"type\": \"code\"}"),
+            false,
+            "artifacts[0].path",
+            "missing",
+        ),
+        (
+            format!(
+                "mkfifo $HANDOFF_ROOT/pipe; {}",
+                listed("{\"path\": \"pipe\"}")
+            ),
             false,
             "artifacts[0].path",
             "FIFO",
@@ -310,43 +283,4 @@ fn what_is_no_file_is_no_artifact() {
         assert!(message.contains(word), "{sh}: {message}");
     }
     assert!(registry(&root).is_empty());
-}
-
-#[test]
-fn an_artifact_without_a_destination_stays_in_the_result() {
-    let root = Root::new();
-    let _daemon = Daemon::start(&root);
-    root.drop_request("x", &orders("echo '{\"artifact\": {\"a\": 1}}'"));
-    let record = root.completed("x");
-    assert_eq!(record["result"]["artifact"], json!({ "a": 1 }));
-    let warnings = record["warnings"].to_string();
-    assert!(warnings.contains("expected_output.destination"), "{warnings}");
-    assert!(registry(&root).is_empty());
-}
-
-#[test]
-fn the_text_of_a_report_is_kept_as_an_artifact() {
-    let root = Root::new();
-    let _daemon = Daemon::start(&root);
-    let sh = "printf '# Tiles\\n\\nThree.\\n\\n```json\\n{\"summary\": \"three tiles\"}\\n```\\n'";
-    root.drop_request("x", &orders(sh));
-    let record = root.completed("x");
-    assert_eq!(record["result"]["summary"], "three tiles");
-    let path = text(&record["output"]["artifact_path"]);
-    assert_eq!(path, "artifacts/x.md");
-    let kept = fs::read_to_string(root.path(&path)).unwrap();
-    assert!(kept.starts_with("# Tiles\n\nThree."), "{kept}");
-    assert_eq!(record["output"]["text"], Value::Null);
-    assert_eq!(record["validation"]["status"], "unchecked", "a text proves nothing");
-    assert_eq!(lines_of(&root, "x").len(), 1);
-    root.drop_request("y", &wants(sh, "artifacts/reports/y.md"));
-    let record = root.completed("y");
-    assert_eq!(record["output"]["artifact_path"], "artifacts/reports/y.md");
-    assert!(root.path("artifacts/reports/y.md").exists());
-    // Somebody else's file is left alone.
-    fs::write(root.path("artifacts/z.md"), "mine").unwrap();
-    root.drop_request("z", &orders(sh));
-    assert_eq!(root.completed("z")["output"]["artifact_path"], "artifacts/z.1.md");
-    assert_eq!(fs::read(root.path("artifacts/z.md")).unwrap(), b"mine");
-    wait_until("all are registered", || (registry(&root).len() == 3).then_some(()));
 }

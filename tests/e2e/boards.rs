@@ -23,11 +23,14 @@ fn read(root: &Root, path: &str) -> Option<Value> {
 
 /// Waits until a phase is shown this way.
 fn phase(root: &Root, project: &str, phase: &str, status: &str, id: &str) -> Value {
-    wait_until(&format!("{project}/{phase} shown as {status} of {id}"), || {
-        let shown = read(root, PHASES)?;
-        let shown = &shown["projects"][project]["phases"][phase];
-        (shown["status"] == status && shown["handoff_id"] == id).then(|| shown.clone())
-    })
+    wait_until(
+        &format!("{project}/{phase} shown as {status} of {id}"),
+        || {
+            let shown = read(root, PHASES)?;
+            let shown = &shown["projects"][project]["phases"][phase];
+            (shown["status"] == status && shown["handoff_id"] == id).then(|| shown.clone())
+        },
+    )
 }
 
 /// Waits until a handoff is listed this way, and only once.
@@ -51,22 +54,36 @@ fn both_show_where_everything_stands() {
     assert_eq!(shown["agent"], "@fake");
     assert!(shown["started_at"].is_string());
     let entry = listed(&root, "a", "in_progress");
-    assert_eq!((&entry["from"], &entry["to"]), (&json!("@boss"), &json!("@fake")));
+    assert_eq!(
+        (&entry["from"], &entry["to"]),
+        (&json!("@boss"), &json!("@fake"))
+    );
     root.drop_request("b", &work("exit 1", "p1", 14));
     root.drop_request("c", &work("exit 0", "p2", 13));
-    root.drop_request("d", &with(work("exit 0", "p2", 14), json!({ "depends_on": ["never"] })));
+    root.drop_request(
+        "d",
+        &with(work("exit 0", "p2", 14), json!({ "depends_on": ["never"] })),
+    );
     let failed = phase(&root, "p1", "14", "failed", "b");
     assert_eq!(failed["error"], "PROCESSING_ERROR");
     assert!(failed["failed_at"].is_string());
     phase(&root, "p2", "13", "completed", "c");
-    assert_eq!(phase(&root, "p2", "14", "waiting", "d")["waiting_on"], "dependency");
+    assert_eq!(
+        phase(&root, "p2", "14", "waiting", "d")["waiting_on"],
+        "dependency"
+    );
     root.allow("go");
     let ended = phase(&root, "p1", "13", "completed", "a");
     let record = root.completed("a");
     for key in ["started_at", "completed_at"] {
         assert_eq!(ended[key], record[key], "{key}");
     }
-    for (id, status) in [("a", "completed"), ("b", "failed"), ("c", "completed"), ("d", "waiting")] {
+    for (id, status) in [
+        ("a", "completed"),
+        ("b", "failed"),
+        ("c", "completed"),
+        ("d", "waiting"),
+    ] {
         listed(&root, id, status);
     }
     // The other dialects too.
@@ -77,11 +94,17 @@ fn both_show_where_everything_stands() {
     root.drop_request("package", &package);
     phase(&root, "p3", "design", "completed", "package");
     let entry = listed(&root, "package", "completed");
-    assert_eq!((&entry["from"], &entry["to"]), (&json!("spec"), &json!("fake")));
+    assert_eq!(
+        (&entry["from"], &entry["to"]),
+        (&json!("spec"), &json!("fake"))
+    );
     let report = json!({ "agent": "dev", "status": "needs_review", "phase": "build",
                          "summary": "Three tiles", "handoff": { "context": "Look at the tiles" } });
     root.drop_request("report", &report);
-    assert_eq!(phase(&root, "default", "build", "waiting", "report")["waiting_on"], "human");
+    assert_eq!(
+        phase(&root, "default", "build", "waiting", "report")["waiting_on"],
+        "human"
+    );
 }
 
 #[test]

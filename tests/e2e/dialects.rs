@@ -3,14 +3,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use handoffd::protocol::document;
 use handoffd::protocol::name::Ext;
 use handoffd::protocol::yaml_write;
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, outcomes, text, with};
+use crate::common::{Daemon, Root, outcomes, text};
 
 /// What becomes of an example: the folder, the error's code or what is waited for, and how
 /// many attempts it takes.
@@ -43,11 +42,7 @@ const REFUSED: &str = "SCHEMA_VALIDATION_FAILED";
 /// A forbidden example, the code it fails with (none: it is only warned about), and the field
 /// that is named.
 const FORBIDDEN: [(&str, Option<&str>, &str); 20] = [
-    (
-        "package-says-nothing.yaml",
-        None,
-        "handoff.context.summary",
-    ),
+    ("package-says-nothing.yaml", None, "handoff.context.summary"),
     (
         "package-vague-criterion.yaml",
         None,
@@ -140,7 +135,7 @@ fn stem(name: &str) -> &str {
     name.rsplit_once('.').unwrap().0
 }
 
-fn read(folder: &str, name: &str) -> Value {
+pub fn read(folder: &str, name: &str) -> Value {
     let ext = Ext::parse(name.rsplit_once('.').unwrap().1).unwrap();
     let parsed = document::parse(&fixture(folder, name), ext).unwrap();
     Value::Object(parsed.map)
@@ -190,7 +185,10 @@ fn furnished(config: &str) -> Root {
     .unwrap();
     fs::create_dir(root.path("schemas")).unwrap();
     for (name, schema) in [
-        ("react-specialist.input.schema.json", json!({"type": "object"})),
+        (
+            "react-specialist.input.schema.json",
+            json!({"type": "object"}),
+        ),
         (
             "react-specialist.output.schema.json",
             json!({"type": "object", "required": ["components"]}),
@@ -211,7 +209,7 @@ fn leaves(value: &Value, into: &mut Vec<String>) {
 
 /// Every field of the producer's is in the record as it was written, or in
 /// `handoffd.submitted`.
-fn assert_kept(document: &Value, record: &Value) {
+pub fn assert_kept(document: &Value, record: &Value) {
     let document = &plain(document);
     for (key, value) in document.as_object().unwrap() {
         let displaced = &record["handoffd"]["submitted"][key];
@@ -295,7 +293,10 @@ fn assert_refused(root: &Root, name: &str, code: &str, field: &str) {
     let (record, found) = root.failed(stem(name));
     assert_eq!(found, code, "{name}: {record:#}");
     let errors = record["validation"]["errors"].as_array().unwrap();
-    let fields: Vec<&str> = errors.iter().filter_map(|it| it["field"].as_str()).collect();
+    let fields: Vec<&str> = errors
+        .iter()
+        .filter_map(|it| it["field"].as_str())
+        .collect();
     assert_eq!(fields, [field], "{name}");
     assert_eq!(record["validation"]["status"], "failed", "{name}");
     assert!(text(&record["error"]["message"]).contains(field), "{name}");
@@ -321,167 +322,12 @@ fn what_is_forbidden_is_refused_or_warned_about() {
             let record = root.completed(stem(name));
             let warnings = record["acknowledgment"]["warnings"].as_array().unwrap();
             assert_eq!(warnings.len(), 1, "{name}: {warnings:?}");
-            assert!(text(&warnings[0]).starts_with(&format!("{field}: ")), "{name}");
+            assert!(
+                text(&warnings[0]).starts_with(&format!("{field}: ")),
+                "{name}"
+            );
             assert_eq!(record["warnings"], json!(warnings), "{name}");
             assert_kept(&read("forbidden", name), &record);
         }
     }
-}
-
-#[test]
-fn what_the_daemon_writes_over_is_kept_beside_it() {
-    let root = Root::new();
-    let _daemon = Daemon::start(&root);
-    let displaced = json!({
-        "status": "whatever", "output": {"mine": 1.0}, "validation": [1e300], "metadata": 7,
-        "warnings": "mine", "errors": null, "next_steps": {"a": 1}, "result": "old",
-        "started_at": "never", "completed_at": 3, "acknowledgment": "mine too",
-        "execution_time_seconds": 12345678901234567890123_f64,
-    });
-    let request = with(
-        json!({ "target": { "agent_id": "@fake" }, "input": { "data": {
-            "sh": "echo '{\"output\": 1, \"metadata\": 2, \"warnings\": [], \"errors\": [], \"next_steps\": []}'"
-        } } }),
-        displaced.clone(),
-    );
-    root.drop_request("x", &request);
-    let record = root.completed("x");
-    assert_kept(&request, &record);
-    assert_eq!(record["status"], "completed");
-    for key in ["status", "output", "validation", "result", "acknowledgment"] {
-        assert_eq!(record["handoffd"]["submitted"][key], displaced[key], "{key}");
-    }
-}
-
-/// As a person would: the record goes back to where it came from.
-fn resubmit(root: &Root, id: &str) {
-    fs::rename(root.state("failed", id), root.pending(&format!("{id}.json"))).unwrap();
-}
-
-#[test]
-fn a_resubmission_is_read_in_its_own_dialect_again() {
-    let root = Root::with("defaults.retry.max_retries = 0");
-    let _daemon = Daemon::start(&root);
-    let sh = "mark ran; [ $HANDOFF_ATTEMPT -gt 1 ] || exit 65";
-    let package = json!({ "sh": sh, "handoff": {
-        "from": { "agent": "a" }, "to": { "agent": "fake" }, "priority": "high",
-        "context": { "summary": "Two tables and an index" },
-    } });
-    let report = json!({ "sh": sh, "status": "complete", "phase": "design", "handoff": {
-        "next_agent": "@fake", "next_phase": "build", "context": "Two tables and an index",
-    } });
-    let blocked = read("dialects", "report-blocked.json");
-    let all = [("package", &package), ("report", &report), ("blocked", &blocked)];
-    for (id, document) in all {
-        root.drop_request(id, document);
-        let (record, _) = root.failed(id);
-        assert_kept(document, &record);
-        resubmit(&root, id);
-    }
-    for (id, document) in all {
-        let record = match id {
-            "blocked" => root.record_that("failed", id, |record| {
-                record["handoffd"]["previous"].is_array()
-            }),
-            _ => root.completed(id),
-        };
-        assert_kept(document, &record);
-        assert_eq!(record["handoffd"]["previous"].as_array().unwrap().len(), 1);
-        match id {
-            "blocked" => assert_eq!(record["error"]["code"], "BLOCKED"),
-            _ => assert_eq!(outcomes(&record), ["failed", "completed"]),
-        }
-    }
-    let submitted = &root.completed("report")["handoffd"]["submitted"];
-    assert_eq!(submitted["status"], "complete", "the producer's, not ours");
-}
-
-#[test]
-fn a_report_acts_as_the_result_that_it_is() {
-    let root = Root::new();
-    let daemon = Daemon::start(&root);
-    let report = |status: &str, handoff: Value| {
-        json!({ "agent": "dev", "status": status, "phase": "build", "sh": "mark ran",
-                "summary": "Three tiles with 12 tests", "handoff": handoff })
-    };
-    let next = json!({ "next_agent": "@fake", "context": "Test each tile" });
-    let nobody = json!({ "next_agent": null, "context": "Test each tile" });
-    root.drop_request("on", &report("complete", next.clone()));
-    root.drop_request("end", &report("complete", nobody.clone()));
-    root.drop_request("review", &report("needs_review", nobody));
-    root.drop_request("person", &report("complete", json!({
-        "next_agent": "human", "context": "Look at it",
-    })));
-    let unknown = json!({ "next_agent": "@nobody", "context": "Test each tile" });
-    root.drop_request("unknown", &report("complete", unknown));
-    root.completed("on");
-    root.mark("on.ran");
-    let ended = root.completed("end");
-    assert_eq!(outcomes(&ended).len(), 0);
-    assert_eq!(ended["result"]["status"], "complete");
-    assert_eq!(ended["result"]["handoff"]["context"], "Test each tile");
-    assert_eq!(ended["result"]["acknowledgment"], Value::Null);
-    assert_eq!(ended["validation"]["status"], "unchecked");
-    for id in ["review", "person"] {
-        assert_eq!(root.record("waiting", id)["waiting"]["on"], "human");
-    }
-    assert_eq!(root.failed("unknown").1, "UNKNOWN_AGENT");
-    daemon.kill();
-    let _daemon = Daemon::start(&root);
-    root.assert_works("good");
-    for id in ["review", "person"] {
-        assert_eq!(root.states_of(id), ["waiting"]);
-        assert!(!root.path(&format!("marks/{id}.ran")).exists());
-    }
-    assert!(!root.path("marks/end.ran").exists());
-}
-
-#[test]
-fn what_waits_first_is_still_what_it_was_afterwards() {
-    let root = Root::with("specialists.dev.command = ['sh', '-c', 'touch marks/dev']");
-    let _daemon = Daemon::start(&root);
-    let report = |status: &str| {
-        let mut report = read("dialects", "report-blocked.json");
-        report["agent"] = "dev".into();
-        report["status"] = status.into();
-        report
-    };
-    let person = json!({ "target": { "agent_id": "human" } });
-    let all = [
-        ("end", report("complete"), "completed", ""),
-        ("block", report("blocked"), "failed", "BLOCKED"),
-        ("review", report("needs_review"), "waiting", "human"),
-        ("person", person, "waiting", "human"),
-    ];
-    for (id, document, ..) in &all {
-        let after = json!({ "depends_on": ["first"] });
-        root.drop_request(&format!("{id}-after"), &with(document.clone(), after));
-        let soon = SystemTime::now() + Duration::from_millis(1500);
-        let soon = humantime::format_rfc3339_millis(soon).to_string();
-        let later = json!({ "not_before": soon });
-        root.drop_request(&format!("{id}-later"), &with(document.clone(), later));
-    }
-    for (id, ..) in &all {
-        for (when, on) in [("after", "dependency"), ("later", "time")] {
-            let waits = |record: &Value| record["waiting"]["on"] == on;
-            root.record_that("waiting", &format!("{id}-{when}"), waits);
-        }
-    }
-    root.drop_request("first", &json!({ "target": { "agent_id": "@fake" } }));
-    for (id, document, state, what) in &all {
-        for when in ["after", "later"] {
-            let id = format!("{id}-{when}");
-            let record = root.record_that(state, &id, |record| {
-                record["waiting"]["on"] == *what || record["waiting"].is_null()
-            });
-            if *state == "failed" {
-                assert_eq!(record["error"]["code"], *what, "{id}");
-            }
-            assert_eq!(outcomes(&record).len(), 0, "{id}");
-            assert_eq!(record["acknowledgment"]["received"], true, "{id}");
-            assert_kept(document, &record);
-        }
-    }
-    assert!(!root.path("marks/dev").exists(), "a report is no order to its writer");
-    root.assert_works("good");
 }

@@ -6,17 +6,16 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::artifacts::{lines_of, wants};
 use crate::common::{Daemon, Root, keepers, kill, orders, outcomes, text, wait_until, with};
 
 const ONCE: &str = "defaults.retry.max_retries = 0";
 
-fn wants(sh: &str, destination: &str) -> Value {
-    let expected = json!({ "expected_output": { "destination": destination } });
-    with(orders(sh), expected)
-}
-
 fn needs(required: &[&str]) -> Value {
-    with(orders("mark ran"), json!({ "requires_artifacts": required }))
+    with(
+        orders("mark ran"),
+        json!({ "requires_artifacts": required }),
+    )
 }
 
 /// Makes an artifact with this content, the plain way.
@@ -28,15 +27,6 @@ fn make(root: &Root, id: &str, content: &str, destination: &str) {
 
 fn read(root: &Root, path: &str) -> String {
     fs::read_to_string(root.path(path)).unwrap()
-}
-
-fn lines_of(root: &Root, id: &str) -> usize {
-    let lines = fs::read_to_string(root.path("artifacts/registry.jsonl")).unwrap_or_default();
-    let wanted = format!("\"handoff_id\":\"{id}\"");
-    lines
-        .lines()
-        .filter(|line| line.replace("\": ", "\":").contains(&wanted))
-        .count()
 }
 
 fn resubmit(root: &Root, from: &str, id: &str) {
@@ -56,24 +46,27 @@ fn what_an_earlier_attempt_left_may_be_written_over() {
     for id in ["own", "given"] {
         root.completed(id);
         assert_eq!(read(&root, &format!("artifacts/{id}")), "2\n");
-        assert_eq!(lines_of(&root, id), 1);
+        assert_eq!(lines_of(&root, id).len(), 1);
     }
     // After it was given up, also by another daemon, and after a command.
     let late = "echo $HANDOFF_ATTEMPT >$HANDOFF_ARTIFACT; [ $HANDOFF_ATTEMPT -gt 2 ]";
     for id in ["moved", "told"] {
         root.drop_request(id, &wants(late, "artifacts/{handoff_id}"));
         root.failed(id);
-        assert_eq!(lines_of(&root, id), 0);
+        assert_eq!(lines_of(&root, id).len(), 0);
     }
     daemon.kill();
     let _daemon = Daemon::start(&root);
     resubmit(&root, "failed", "moved");
-    root.command("c.json", &json!({ "action": "retry", "handoff_id": "told" }));
+    root.command(
+        "c.json",
+        &json!({ "action": "retry", "handoff_id": "told" }),
+    );
     for id in ["moved", "told"] {
         let ended = |record: &Value| record["status"] == "completed";
         root.record_that("completed", id, ended);
         assert_eq!(read(&root, &format!("artifacts/{id}")), "3\n");
-        assert_eq!(lines_of(&root, id), 1);
+        assert_eq!(lines_of(&root, id).len(), 1);
     }
 }
 
@@ -90,7 +83,10 @@ fn what_somebody_else_put_there_meanwhile_is_not_written_over() {
         fs::rename(root.path("mine"), root.path(&format!("artifacts/{id}"))).unwrap();
     }
     resubmit(&root, "failed", "moved");
-    root.command("c.json", &json!({ "action": "retry", "handoff_id": "told" }));
+    root.command(
+        "c.json",
+        &json!({ "action": "retry", "handoff_id": "told" }),
+    );
     for id in ["moved", "told"] {
         let record = root.record_that("failed", id, |record| {
             record["handoffd"]["previous"].is_array()
@@ -119,7 +115,8 @@ fn a_file_that_appears_while_a_retry_waits_is_not_written_over() {
 fn what_a_lost_attempt_left_is_its_own() {
     let root = Root::new();
     let daemon = Daemon::start(&root);
-    let sh = "echo $HANDOFF_ATTEMPT >$HANDOFF_ARTIFACT; mark up; [ $HANDOFF_ATTEMPT = 2 ] || forever";
+    let sh =
+        "echo $HANDOFF_ATTEMPT >$HANDOFF_ARTIFACT; mark up; [ $HANDOFF_ATTEMPT = 2 ] || forever";
     root.drop_request("x", &wants(sh, "artifacts/x"));
     let mark = root.mark("x.up");
     let pid = mark.split_whitespace().nth(1).unwrap().parse().unwrap();
@@ -147,10 +144,16 @@ fn of_two_with_one_destination_only_the_first_gets_it() {
         if id == "third" {
             root.mark("first.up");
         }
-        root.drop_request(id, &wants("mark up; echo no >$HANDOFF_ARTIFACT", "artifacts/one"));
+        root.drop_request(
+            id,
+            &wants("mark up; echo no >$HANDOFF_ARTIFACT", "artifacts/one"),
+        );
         let (record, code) = root.failed(id);
         assert_eq!(code, "SCHEMA_VALIDATION_FAILED");
-        assert!(text(&record["error"]["message"]).contains(word), "{record:#}");
+        assert!(
+            text(&record["error"]["message"]).contains(word),
+            "{record:#}"
+        );
     }
     // Also when it was adopted.
     daemon.kill();
@@ -178,7 +181,10 @@ fn a_handoff_waits_for_the_artifacts_that_it_requires() {
     for id in ["by-path", "by-id", "both", "by-hand", "folder"] {
         let record = root.record("waiting", id);
         assert_eq!(record["waiting"]["on"], "dependency");
-        assert!(text(&record["waiting"]["reason"]).contains("artifact"), "{record:#}");
+        assert!(
+            text(&record["waiting"]["reason"]).contains("artifact"),
+            "{record:#}"
+        );
     }
     make(&root, "one", "1", "artifacts/one.json");
     root.completed("by-path");
@@ -209,7 +215,10 @@ fn an_artifact_that_never_comes_is_a_dependency_missing() {
     let (record, code) = root.failed("x");
     assert_eq!(code, "DEPENDENCY_MISSING");
     let message = text(&record["error"]["message"]);
-    assert!(message.contains("never") && message.contains("nor-this"), "{message}");
+    assert!(
+        message.contains("never") && message.contains("nor-this"),
+        "{message}"
+    );
     assert_eq!(outcomes(&record).len(), 0);
     // What can't be a path at all is not waited for.
     for (n, path) in ["../x", "/etc/passwd", "a/../../b"].into_iter().enumerate() {

@@ -48,7 +48,11 @@ fn claimed_and_verified_stand_apart() {
         root.drop_request(id, &checked(claims, check));
     }
     for (id, _, status) in all {
-        let state = if status == "passed" { "completed" } else { "failed" };
+        let state = if status == "passed" {
+            "completed"
+        } else {
+            "failed"
+        };
         let record = root.record(state, id);
         let validation = &record["validation"];
         assert_eq!(validation["status"], status, "{id}: {record:#}");
@@ -126,7 +130,10 @@ fn a_verify_command_has_its_limits_and_leaves_nobody_behind() {
     let root = verified("defaults.retry.max_retries = 0");
     let _daemon = Daemon::start(&root);
     let limit = json!({ "timeout_seconds": 2 });
-    let slow = with(checked("exit 0", "away far; child near; stubborn; forever"), limit);
+    let slow = with(
+        checked("exit 0", "away far; child near; stubborn; forever"),
+        limit,
+    );
     root.drop_request("slow", &slow);
     let (record, code) = root.failed("slow");
     assert_eq!(code, "TIMEOUT");
@@ -137,9 +144,15 @@ fn a_verify_command_has_its_limits_and_leaves_nobody_behind() {
     for mark in ["slow.far", "slow.near", "quick.far", "quick.near"] {
         assert!(!is_alive(root.pid_mark(mark)), "{mark}");
     }
-    root.drop_request("gone", &checked("mark ran", "away far; mark up; stubborn; forever"));
+    root.drop_request(
+        "gone",
+        &checked("mark ran", "away far; mark up; stubborn; forever"),
+    );
     root.mark("gone.up");
-    root.command("c.json", &json!({ "action": "cancel", "handoff_id": "gone" }));
+    root.command(
+        "c.json",
+        &json!({ "action": "cancel", "handoff_id": "gone" }),
+    );
     let (record, code) = root.failed("gone");
     assert_eq!(code, "CANCELLED");
     assert_eq!(outcomes(&record), ["cancelled"]);
@@ -190,7 +203,10 @@ fn a_verify_command_that_outlives_the_daemon_is_adopted() {
     for id in ["yes", "no", "gone"] {
         assert_eq!(root.states_of(id), ["in-progress"]);
     }
-    root.command("c.json", &json!({ "action": "cancel", "handoff_id": "gone" }));
+    root.command(
+        "c.json",
+        &json!({ "action": "cancel", "handoff_id": "gone" }),
+    );
     assert_eq!(root.failed("gone").1, "CANCELLED");
     root.allow("go");
     assert_eq!(root.completed("yes")["validation"]["status"], "passed");
@@ -206,7 +222,10 @@ fn a_verify_command_that_outlives_the_daemon_is_adopted() {
 fn a_verify_command_that_ended_while_no_daemon_ran_is_believed() {
     let root = verified("defaults.retry.max_retries = 0");
     let daemon = Daemon::start(&root);
-    root.drop_request("yes", &checked("mark ran; echo '{\"a\": 1}'", "mark up; await go; echo ok"));
+    root.drop_request(
+        "yes",
+        &checked("mark ran; echo '{\"a\": 1}'", "mark up; await go; echo ok"),
+    );
     root.drop_request("no", &checked("mark ran", "mark up; await go; exit 7"));
     let pids = ["yes", "no"].map(|id| pid_of(&root, &format!("{id}.up")));
     daemon.kill();
@@ -285,5 +304,8 @@ fn a_stop_in_the_middle_is_not_held_against_it() {
     assert_eq!(record["handoffd"]["interruptions"], Value::Null);
     assert_eq!(outcomes(&record).last().unwrap(), "completed");
     let log = fs::read_dir(root.path(".handoffd/run")).unwrap();
-    assert!(!log.flatten().any(|it| it.file_name().to_string_lossy().ends_with(".stdin")));
+    assert!(
+        !log.flatten()
+            .any(|it| it.file_name().to_string_lossy().ends_with(".stdin"))
+    );
 }

@@ -5,6 +5,8 @@
     reason = "the tests play the crash, with bare hands"
 )]
 
+mod artifacts;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
