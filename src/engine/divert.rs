@@ -14,7 +14,7 @@ use crate::engine::intake::{Broken, Submission};
 use crate::engine::parked::Parked;
 use crate::engine::story::transition;
 use crate::engine::world::World;
-use crate::policy::complete::complete;
+use crate::policy::complete::{complete, not_starting};
 use crate::policy::human::{Kind, ask_person};
 use crate::policy::intake::{Plan, Terms, refused_fields};
 use crate::policy::judge::{Exit, Failure, Success, Verdict};
@@ -23,7 +23,6 @@ use crate::policy::retry::RetryPolicy;
 use crate::protocol::document::Syntax;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
-use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
@@ -199,6 +198,7 @@ pub fn apply(
             ids,
             reason,
         } => {
+            not_starting(record);
             wait(record, on, length_ms, &reason, now, world.boot);
             if !ids.is_empty()
                 && let Some(Value::Object(waiting)) = record.doc.get_mut("waiting")
@@ -216,6 +216,7 @@ pub fn apply(
             )
         }
         Destination::Complete => {
+            not_starting(record);
             let report = Success {
                 result: Some(record.submitted_document()),
                 ..Success::default()

@@ -155,6 +155,7 @@ impl Engine {
     pub(super) fn on_verifying(&mut self, running: Running) {
         let key = running.live_key();
         self.busy.remove(&running.key.id);
+        self.forget_delay(&running.key.id);
         tracing::info!(
             handoff_id = running.key.id,
             attempt = key.attempt,
@@ -180,13 +181,18 @@ impl Engine {
     }
 
     fn delay(&mut self, id: &str, error: &str, what: Delayed) {
-        self.problem(
-            "delivery",
-            Some(format!("{id} can't be finished yet: {error}")),
-        );
+        let said = format!("{id} can't be finished yet: {error}");
+        self.problem(&unfinished_key(id), Some(said));
         self.delayed.insert(id.to_owned(), what);
         let at = self.now_ms() + AGAIN_AFTER_MS;
         self.alarm(at, Alarm::Again(id.to_owned()));
+    }
+
+    /// It was finished after all.
+    pub(super) fn forget_delay(&mut self, id: &str) {
+        if !self.problems.is_empty() {
+            self.problem(&unfinished_key(id), None);
+        }
     }
 
     pub(super) fn try_again(&mut self, id: &str) {
@@ -212,6 +218,7 @@ impl Engine {
         self.busy.remove(&id);
         self.unsaid += 1;
         self.restoring.remove(&id);
+        self.forget_delay(&id);
         tracing::info!(handoff_id = id, attempt = key.attempt, "{to}");
         for dismissal in self.dismissals.remove(&id).unwrap_or_default() {
             self.actors.run(move |_| dismissal.carried_out());
@@ -386,4 +393,8 @@ impl Engine {
         };
         self.conclude(running, end);
     }
+}
+
+fn unfinished_key(id: &str) -> String {
+    format!("unfinished {id}")
 }

@@ -9,11 +9,11 @@ use crate::engine::divert::{Destination, apply, destination, refused};
 use crate::engine::event::Event;
 use crate::engine::intake::sha256;
 use crate::engine::moves::write;
-use crate::engine::receive::needs;
+use crate::engine::receive::{needs, receipt};
 use crate::engine::recovery::Found;
 use crate::engine::story::transition;
 use crate::engine::world::World;
-use crate::policy::intake::plan;
+use crate::policy::intake::{Plan, plan};
 use crate::policy::next::{fail, refusal};
 use crate::protocol::document::{self, Syntax};
 use crate::protocol::error::ErrorCode;
@@ -22,6 +22,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
+use crate::protocol::view::View;
 use crate::spool::change::Change;
 use crate::spool::look::Identity;
 use crate::spool::recover::Stands;
@@ -77,7 +78,14 @@ pub fn readmit(
         Ok(request) => {
             let config = world.config();
             let needs = needs(&world.desk(), request);
-            destination(plan(request, &config, &needs, now), request, &config)
+            let planned = match plan(request, &config, &needs, now) {
+                // What waits or runs is received when its turn comes.
+                planned @ (Plan::Run
+                | Plan::WaitForTime { .. }
+                | Plan::WaitForDependencies { .. }) => planned,
+                planned => received(world, &mut record, request, planned),
+            };
+            destination(planned, request, &config)
         }
     };
     let destination = destination.unwrap_or_else(|| Destination::Wait {
@@ -94,6 +102,16 @@ pub fn readmit(
         }
     });
     Found::UnderWay
+}
+
+/// Writes into a record what its receiver says, and what follows for what was planned.
+fn received(world: &World, record: &mut Record, request: &Request, planned: Plan) -> Plan {
+    let receipt = receipt(&world.desk(), &View::of_record(record), request, true);
+    record.set("acknowledgment", receipt.acknowledgment);
+    match (planned, receipt.refusal) {
+        (Plan::Refuse(told), _) | (_, Some(told)) => Plan::Refuse(told),
+        (planned, None) => planned,
+    }
 }
 
 /// A document in any syntax, and the extension that goes with it.

@@ -204,6 +204,7 @@ impl Engine {
 
     pub(super) fn on_moved(&mut self, id: &str, to: State, parked: Option<Parked>) {
         self.busy.remove(id);
+        self.forget_delay(id);
         tracing::info!(handoff_id = id, "{to}");
         match parked {
             Some(parked) if to == State::Waiting => self.park(id, parked),

@@ -112,6 +112,14 @@ fn output(theirs: Option<&Value>, text: Option<String>, delivered: &Delivered) -
     Value::Object(output)
 }
 
+/// It was received, but nobody begins to work on it.
+pub fn not_starting(record: &mut Record) {
+    let acknowledgment = record.doc.get_mut("acknowledgment");
+    if let Some(starting) = acknowledgment.and_then(|it| it.get_mut("starting")) {
+        *starting = false.into();
+    }
+}
+
 /// What the specialist acknowledged is added to what the daemon did.
 pub(super) fn merge_acknowledgment(record: &mut Record, result: &Map<String, Value>) {
     let Some(Value::Object(theirs)) = result.get("acknowledgment") else {

@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::{Now, Wall};
 use crate::config::Config;
-use crate::policy::complete::{complete, fill, lift_from, merge_acknowledgment, verified, warn};
+use crate::policy::complete::{
+    complete, fill, lift_from, merge_acknowledgment, not_starting, verified, warn,
+};
 use crate::policy::follow::{Followed, after_success};
 use crate::policy::helpers::{delegated, stuck};
 use crate::policy::human::{Kind, ask_person};
@@ -251,6 +253,9 @@ pub(super) fn close(
 /// Writes a failure into the record and decides it for `failed/`.
 pub fn fail(record: &mut Record, told: &Failure, max_retries: u32, at: Wall) {
     record.decide(State::Failed);
+    if record.meta.current_attempts().is_empty() {
+        not_starting(record);
+    }
     record.set("failed_at", at.to_string());
     record.set("timestamp_failed", at.to_string());
     record.set("execution_time_seconds", seconds(record.execution_ms()));

@@ -248,6 +248,7 @@ fn all_right(ext: Option<&str>) {
         assert_eq!(outcomes(&record).len(), attempts, "{name}");
         let acknowledged = &record["acknowledgment"];
         assert_eq!(acknowledged["received"], true, "{name}: {record:#}");
+        assert_eq!(acknowledged["starting"], attempts > 0, "{name}");
         if name != "request-small.json" {
             assert_eq!(acknowledged["warnings"], Value::Null, "{name}");
         }

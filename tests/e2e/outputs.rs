@@ -75,7 +75,7 @@ fn an_artifact_that_never_matches_fails_and_is_not_registered() {
         ),
         (
             "more",
-            "echo '1, \"x\": 2' >$HANDOFF_ARTIFACT",
+            "echo '{\"name\": \"n\"}, \"x\": 2' >$HANDOFF_ARTIFACT",
             &["artifact"],
         ),
         ("nothing", "exit 0", &["artifact"]),

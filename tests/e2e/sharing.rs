@@ -270,3 +270,24 @@ fn whoever_depends_on_an_artifact_is_told_that_it_changed() {
     let record = root.completed("after");
     assert_eq!(record["acknowledgment"]["warnings"], Value::Null);
 }
+
+#[test]
+fn a_registry_that_can_t_be_written_is_waited_for() {
+    let root = Root::new();
+    fs::create_dir_all(root.path("artifacts/registry.jsonl")).unwrap();
+    let _daemon = Daemon::start(&root);
+    let sh = "mark ran; echo 1 >$HANDOFF_ARTIFACT";
+    root.drop_request("x", &wants(sh, "artifacts/x"));
+    wait_until("it is said", || {
+        root.problems().contains("registry").then_some(())
+    });
+    assert_eq!(root.states_of("x"), ["in-progress"]);
+    root.assert_works("good");
+    fs::remove_dir(root.path("artifacts/registry.jsonl")).unwrap();
+    root.completed("x");
+    assert_eq!(root.mark("x.ran").lines().count(), 1);
+    assert_eq!(lines_of(&root, "x").len(), 1);
+    wait_until("it is forgotten", || {
+        (root.problems() == "[]").then_some(())
+    });
+}

@@ -205,6 +205,20 @@ fn row_3_a_producers_yaml_is_kept_as_it_was() {
 }
 
 #[test]
+fn row_3_a_report_met_there_is_received_and_ends() {
+    let root = Root::new();
+    let report = json!({"status": "complete", "phase": "p", "summary": "Added tests",
+                        "handoff": {"next_phase": "complete"}});
+    let inode = root.put("handoffs/waiting/x.json", &report.to_string());
+    root.put(&format!(".handoffd/tmp/claim-p-{inode}-x.json"), "{}");
+    root.recover();
+    let record = root.expect_completed("x", 0);
+    assert_eq!(record["result"]["summary"], "Added tests");
+    let warned = record["acknowledgment"]["warnings"].to_string();
+    assert!(warned.contains("summary"), "{record:#}");
+}
+
+#[test]
 fn row_3_a_forged_submission_met_there_is_not_believed() {
     let root = Root::new();
     let mut forged = decided("completed");
