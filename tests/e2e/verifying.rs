@@ -5,6 +5,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::artifacts::lines_of;
 use crate::common::{
     Daemon, FAKE, Root, is_alive, keeper, keepers, kill, orders, outcomes, text, wait_until, with,
 };
@@ -308,4 +309,69 @@ fn a_stop_in_the_middle_is_not_held_against_it() {
         !log.flatten()
             .any(|it| it.file_name().to_string_lossy().ends_with(".stdin"))
     );
+}
+
+#[test]
+fn a_cancel_while_it_is_verified_is_still_one_after_a_crash() {
+    for with_keeper in [false, true] {
+        let root = verified("defaults.kill_grace = '2s'");
+        let daemon = Daemon::start(&root);
+        let check = "trap 'mark told' TERM; mark up; while :; do sleep 0.05; done";
+        root.drop_request("x", &checked("mark ran", check));
+        root.mark("x.up");
+        root.command("c.json", &json!({ "action": "cancel", "handoff_id": "x" }));
+        root.mark("x.told");
+        let keeper = keeper(root.dir());
+        daemon.kill();
+        if with_keeper {
+            kill(keeper, Signal::KILL);
+        }
+        let _daemon = Daemon::start(&root);
+        let (record, code) = root.failed("x");
+        assert_eq!(code, "CANCELLED", "{record:#}");
+        assert_eq!(outcomes(&record), ["cancelled"]);
+        assert_eq!(starts(&root, "x.ran"), 1);
+        assert_eq!(starts(&root, "x.up"), 1);
+    }
+}
+
+#[test]
+fn kills_in_between_lose_nothing_and_double_nothing() {
+    let root = verified("");
+    let mut daemon = Daemon::start(&root);
+    let ids: Vec<String> = (0..24).map(|n| format!("x{n}")).collect();
+    let expected = json!({ "expected_output": { "destination": "artifacts/{handoff_id}.json" } });
+    for id in &ids {
+        let sh = "mark ran; echo '{\"artifact\": {\"a\": 1}}'";
+        root.drop_request(
+            id,
+            &with(
+                checked(sh, "alone [ -s $HANDOFF_ARTIFACT ]"),
+                expected.clone(),
+            ),
+        );
+    }
+    for done in [1, 3, 6, 10, 15, 20] {
+        wait_until("some are done", || {
+            (root.names("handoffs/completed").len() >= done).then_some(())
+        });
+        daemon.kill();
+        daemon = Daemon::start(&root);
+    }
+    for id in &ids {
+        let record = root.completed(id);
+        assert_eq!(record["validation"]["status"], "passed", "{id}");
+        assert_eq!(lines_of(&root, id).len(), 1, "{id}");
+        assert_eq!(
+            starts(&root, &format!("{id}.ran")),
+            outcomes(&record).len(),
+            "{id}"
+        );
+        assert!(
+            !root.mark(&format!("{id}.notes")).contains("overlap"),
+            "{id}"
+        );
+    }
+    root.assert_audit_is_sound();
+    drop(daemon);
 }
