@@ -9,51 +9,87 @@ use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::store::artifacts::{Presence, RelPath};
 
+/// How many milliseconds further a moment is looked for that nobody else has.
+const MOST_MOMENTS: i64 = 10_000;
+
+/// Why an artifact can't go somewhere.
+enum Refused {
+    /// Somebody else's is there, or on its way.
+    Taken(String),
+    Wrong(String),
+}
+
 /// Resolves where the artifact goes, at the first claim, and makes its folder. Nothing that is
 /// somebody else's may stand there, at any attempt.
 pub fn prepare(world: &World, record: &mut Record, request: &Request) -> Result<(), Box<Failure>> {
-    let id = request.id.as_str();
-    let wrong = |why: String| {
-        let field = FieldError::new("expected_output.destination", why);
-        let message = format!("the artifact can't be put where it is to go: {field}");
-        let action = "Choose another expected_output.destination and drop it again".to_owned();
-        let mut told = refusal(ErrorCode::SchemaValidationFailed, message, vec![action]);
-        told.fields = vec![field];
-        Box::new(told)
+    let placed = match record.meta.destination.take() {
+        Some(kept) => take(world, &kept, request, true).map(|()| Some(kept)),
+        None => find_place(world, request),
     };
-    let kept = record.meta.destination.clone();
-    let resolved = kept.clone().map_or_else(
-        || request.destination(world.now().wall),
-        |path| Some(Ok(path)),
-    );
-    let Some(resolved) = resolved else {
-        return Ok(());
-    };
-    let path = resolved
-        .and_then(|path| RelPath::parse(&path))
-        .map_err(wrong)?;
-    match world.artifacts.presence(&path) {
-        Presence::Missing => {}
-        Presence::File { .. } if is_own(world, &path, id) => {}
-        // What else an earlier attempt left there, its next one is told of and may mend.
-        Presence::Folder | Presence::Other(_) if kept.is_some() => {}
-        Presence::File { .. } | Presence::Folder => {
-            return Err(wrong(format!("{} exists already", path.as_str())));
+    match placed {
+        Ok(path) => {
+            record.meta.destination = path;
+            Ok(())
         }
-        Presence::Other(what) => return Err(wrong(format!("{} is {what}", path.as_str()))),
+        Err(Refused::Taken(why) | Refused::Wrong(why)) => Err(refused(why)),
     }
-    if let Some(other) = world.reserve(path.as_str(), id) {
-        return Err(wrong(format!(
-            "{} is being written by {other}",
-            path.as_str()
+}
+
+fn refused(why: String) -> Box<Failure> {
+    let field = FieldError::new("expected_output.destination", why);
+    let message = format!("the artifact can't be put where it is to go: {field}");
+    let action = "Choose another expected_output.destination and drop it again".to_owned();
+    let mut told = refusal(ErrorCode::SchemaValidationFailed, message, vec![action]);
+    told.fields = vec![field];
+    Box::new(told)
+}
+
+/// Where a template leads now. If its moment is another's, the next one is as good.
+fn find_place(world: &World, request: &Request) -> Result<Option<String>, Refused> {
+    let now = world.now().wall;
+    let mut last = None;
+    for later in 0..MOST_MOMENTS {
+        let Some(resolved) = request.destination(now.plus_ms(later)) else {
+            return Ok(None);
+        };
+        let path = resolved.map_err(Refused::Wrong)?;
+        match take(world, &path, request, false) {
+            Ok(()) => return Ok(Some(path)),
+            Err(Refused::Taken(_)) if last.as_ref() != Some(&path) => last = Some(path),
+            Err(why) => return Err(why),
+        }
+    }
+    Err(Refused::Taken("there is no moment left for it".to_owned()))
+}
+
+/// Reserves a path, if nobody else's file is there, and makes its folder. It is reserved first:
+/// whoever had it may be finishing right now.
+fn take(world: &World, path: &str, request: &Request, again: bool) -> Result<(), Refused> {
+    let id = request.id.as_str();
+    let parsed = RelPath::parse(path).map_err(Refused::Wrong)?;
+    if let Some(other) = world.reserve(path, id) {
+        return Err(Refused::Taken(format!(
+            "{path} is being written by {other}"
         )));
     }
-    world
-        .artifacts
-        .make_folder_for(&path)
-        .map_err(|error| wrong(format!("its folder can't be made: {error}")))?;
-    record.meta.destination = Some(path.as_str().to_owned());
-    Ok(())
+    let standing = match world.artifacts.presence(&parsed) {
+        Presence::Missing => Ok(()),
+        Presence::File { .. } if is_own(world, &parsed, id) => Ok(()),
+        // What else an earlier attempt left there, its next one is told of and may mend.
+        Presence::Folder | Presence::Other(_) if again => Ok(()),
+        Presence::File { .. } | Presence::Folder => {
+            Err(Refused::Taken(format!("{path} exists already")))
+        }
+        Presence::Other(what) => Err(Refused::Wrong(format!("{path} is {what}"))),
+    };
+    let made = standing.and_then(|()| {
+        let made = world.artifacts.make_folder_for(&parsed);
+        made.map_err(|error| Refused::Wrong(format!("its folder can't be made: {error}")))
+    });
+    if made.is_err() {
+        world.reservations().release(id);
+    }
+    made
 }
 
 /// Whether a file is one that an earlier attempt of this handoff left.

@@ -92,7 +92,6 @@ fn from_pending(
         meta: Meta::default(),
     };
     if let Err(told) = prepare(world, &mut probe, &request) {
-        world.reservations().release(id);
         divert(
             world,
             OsStr::new(&name),
@@ -247,10 +246,10 @@ fn begin(
     let now = world.now();
     let last_error = last_error_digest(&record);
     let number = open_attempt(&mut record, now, world.boot);
-    let slot = world
-        .slots
-        .acquire()
-        .map_err(|error| NotLaunched::Io(format!(".handoffd/run/: {error}")))?;
+    let slot = world.slots.acquire().map_err(|error| {
+        world.reservations().release(id);
+        NotLaunched::Io(format!(".handoffd/run/: {error}"))
+    })?;
     collect::clean(&world.paths(id, number));
     let taken = take(&record.to_bytes()).map_err(|error| {
         world.slots.release(slot.number);

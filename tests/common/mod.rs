@@ -128,6 +128,11 @@ impl Root {
     /// The record of `id` in this folder, if it is there now.
     pub fn record_in(&self, state: &str, id: &str) -> Option<Value> {
         let bytes = fs::read(self.state(state, id)).ok()?;
+        // On its way out of pending/, a submission passes through here as its producer wrote it.
+        let ours = b"\"handoffd\": {";
+        if state == "waiting" && !bytes.windows(ours.len()).any(|part| part == ours) {
+            return None;
+        }
         Some(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
             panic!("{state}/{id}.json is not whole JSON ({error})");
         }))

@@ -291,3 +291,20 @@ fn a_registry_that_can_t_be_written_is_waited_for() {
         (root.problems() == "[]").then_some(())
     });
 }
+
+#[test]
+fn handoffs_of_one_moment_do_not_get_in_each_other_s_way() {
+    let root = Root::with("daemon.max_concurrent = 40");
+    let ids: Vec<String> = (0..120).map(|n| format!("x{n}")).collect();
+    for id in &ids {
+        let sh = "echo '{\"artifact\": \"'$HANDOFF_ID'\"}'";
+        root.drop_request(id, &wants(sh, "artifacts/all/part-{timestamp}.txt"));
+    }
+    let _daemon = Daemon::start(&root);
+    for id in &ids {
+        let record = root.completed(id);
+        let path = text(&record["output"]["artifact_path"]);
+        assert_eq!(read(&root, &path), *id);
+    }
+    assert_eq!(root.names("artifacts/all").len(), ids.len());
+}
