@@ -7,6 +7,7 @@ use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
+use crate::protocol::shape::join;
 use crate::store::artifacts::{Presence, RelPath};
 
 /// How many milliseconds further a moment is looked for that nobody else has.
@@ -20,8 +21,14 @@ enum Refused {
 }
 
 /// Resolves where the artifact goes, at the first claim, and makes its folder. Nothing that is
-/// somebody else's may stand there, at any attempt.
-pub fn prepare(world: &World, record: &mut Record, request: &Request) -> Result<(), Box<Failure>> {
+/// somebody else's may stand there, at any attempt. `holder` is where the request has its
+/// `expected_output`.
+pub fn prepare(
+    world: &World,
+    record: &mut Record,
+    request: &Request,
+    holder: &str,
+) -> Result<(), Box<Failure>> {
     let placed = match record.meta.destination.take() {
         Some(kept) => take(world, &kept, request, true).map(|()| Some(kept)),
         None => find_place(world, request),
@@ -31,12 +38,12 @@ pub fn prepare(world: &World, record: &mut Record, request: &Request) -> Result<
             record.meta.destination = path;
             Ok(())
         }
-        Err(Refused::Taken(why) | Refused::Wrong(why)) => Err(refused(why)),
+        Err(Refused::Taken(why) | Refused::Wrong(why)) => Err(refused(why, holder)),
     }
 }
 
-fn refused(why: String) -> Box<Failure> {
-    let field = FieldError::new("expected_output.destination", why);
+fn refused(why: String, holder: &str) -> Box<Failure> {
+    let field = FieldError::new(join(holder, "expected_output.destination"), why);
     let message = format!("the artifact can't be put where it is to go: {field}");
     let action = "Choose another expected_output.destination and drop it again".to_owned();
     let mut told = refusal(ErrorCode::SchemaValidationFailed, message, vec![action]);

@@ -91,7 +91,8 @@ fn from_pending(
         doc: Map::new(),
         meta: Meta::default(),
     };
-    if let Err(told) = prepare(world, &mut probe, &request) {
+    let (_, holder) = View::of_document(&submission.doc).holder("expected_output");
+    if let Err(told) = prepare(world, &mut probe, &request, holder) {
         divert(
             world,
             OsStr::new(&name),
@@ -209,7 +210,8 @@ fn admissible(
         }
         acknowledge(world, record, request, receipt);
     }
-    prepare(world, record, request)?;
+    let (_, holder) = View::of_record(record).holder("expected_output");
+    prepare(world, record, request, holder)?;
     Ok(None)
 }
 

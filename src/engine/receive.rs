@@ -13,6 +13,7 @@ use crate::policy::receive::{
 use crate::protocol::dialect::Dialect;
 use crate::protocol::field::FieldError;
 use crate::protocol::request::Request;
+use crate::protocol::shape::join;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 use crate::store::artifacts::{Artifacts, Presence, RelPath};
@@ -72,7 +73,10 @@ pub fn receipt(desk: &Desk<'_>, view: &View<'_>, request: &Request, runs: bool) 
     for (at, named) in request.requires_artifacts.iter().enumerate() {
         if let Err(why) = path_of(desk, named) {
             findings.references.push(Reference {
-                field: format!("requires_artifacts[{at}]"),
+                field: join(
+                    view.holder("requires_artifacts").1,
+                    &format!("requires_artifacts[{at}]"),
+                ),
                 path: named.clone(),
                 found: Found::Refused(why),
             });

@@ -11,10 +11,8 @@ use crate::policy::next::refusal;
 use crate::protocol::dialect::Dialect;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
+use crate::protocol::shape::join;
 use crate::protocol::view::View;
-
-/// The fields that name the schemas for what goes in and comes out.
-const SCHEMAS: [&str; 2] = ["input.schema", "expected_output.schema"];
 
 /// What came of holding a document against its schema.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -114,9 +112,10 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
     let mut warnings = Vec::new();
     let mut hints = Vec::new();
     for (check, field) in [
-        (&findings.input, SCHEMAS[0]),
-        (&findings.output, SCHEMAS[1]),
+        (&findings.input, "input"),
+        (&findings.output, "expected_output"),
     ] {
+        let field = join(view.holder(field).1, &format!("{field}.schema"));
         match check {
             SchemaCheck::Unchecked | SchemaCheck::Valid => {}
             SchemaCheck::Invalid(wrong) => errors.extend(wrong.iter().cloned()),
@@ -227,7 +226,7 @@ fn short(text: &str) -> String {
 }
 
 fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Option<Failure> {
-    let of_schema = |error: &FieldError| SCHEMAS.contains(&error.field.as_str());
+    let of_schema = |error: &FieldError| error.field.ends_with(".schema");
     let (code, intro) = if errors.is_empty() {
         let intro = "something that it needs is not there";
         (ErrorCode::DependencyMissing, intro)

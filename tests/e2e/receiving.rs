@@ -175,3 +175,56 @@ fn a_document_of_fifty_megabytes_is_set_aside_unread() {
     }
     root.assert_works("good");
 }
+
+#[test]
+fn a_field_inside_a_package_is_named_where_it_stands() {
+    let root = Root::new();
+    fs::create_dir(root.path("artifacts")).unwrap();
+    fs::write(root.path("artifacts/there"), "mine").unwrap();
+    let _daemon = Daemon::start(&root);
+    let missing = "DEPENDENCY_MISSING";
+    let all = [
+        (
+            json!({ "input": { "schema": "none.json" } }),
+            missing,
+            "input.schema",
+        ),
+        (
+            json!({ "expected_output": { "schema": "no.json" } }),
+            missing,
+            "expected_output.schema",
+        ),
+        (
+            json!({ "requires_artifacts": ["../x"] }),
+            REFUSED,
+            "requires_artifacts[0]",
+        ),
+        (
+            json!({ "expected_output": { "destination": "artifacts/there" } }),
+            REFUSED,
+            "expected_output.destination",
+        ),
+        (
+            json!({ "expected_output": { "destination": "/x" } }),
+            REFUSED,
+            "expected_output.destination",
+        ),
+    ];
+    for (n, (asked, code, field)) in all.into_iter().enumerate() {
+        let mut inside = package(json!({}));
+        inside["handoff"] = with(inside["handoff"].take(), asked.clone());
+        let outside = with(package(json!({})), asked);
+        for (id, package, field) in [
+            (format!("in{n}"), inside, format!("handoff.{field}")),
+            (format!("out{n}"), outside, field.to_owned()),
+        ] {
+            root.drop_request(&id, &package);
+            let (record, found) = root.failed(&id);
+            assert_eq!(
+                (found.as_str(), fields(&record)),
+                (code, vec![field]),
+                "{id}"
+            );
+        }
+    }
+}
