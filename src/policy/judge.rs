@@ -11,7 +11,7 @@ use crate::policy::reports::{asks_for_clarification, broken_report};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::record::AttemptOutcome;
-use crate::protocol::result::{Claim, Output, claim};
+use crate::protocol::result::{Claim, Output, claim, wrong_fields};
 
 /// How the main process ended, as far as that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,10 +150,11 @@ pub fn judge(ended: &Ended) -> Verdict {
     } else {
         ended.exit
     };
-    let claimed = match result.as_ref().map_or(Ok(None), claim) {
-        Ok(claimed) => claimed,
-        Err(found) => return Verdict::Failed(unknown_status(&found, result)),
-    };
+    let claimed = result.as_ref().and_then(claim);
+    let wrong = result.as_ref().map(wrong_fields).unwrap_or_default();
+    if wrong.iter().any(|error| error.field == "status") {
+        return Verdict::Failed(wrong_result(wrong, result));
+    }
     if exit == Exit::Unknown && claimed.is_none() {
         return Verdict::Interrupted {
             counted: true,
@@ -165,12 +166,20 @@ pub fn judge(ended: &Ended) -> Verdict {
             .get("retry_after_seconds")
             .filter(|asked| !asked.is_null())
     {
-        return held(asked, result);
+        return match asked.as_f64() {
+            Some(seconds) if wrong.is_empty() => held(seconds, result),
+            _ => Verdict::Failed(wrong_result(wrong, Some(result.clone()))),
+        };
     }
     let claimed = match &result {
         Some(result) if asks_for_clarification(result) => Some(Claim::Blocked),
         _ => claimed,
     };
+    // After a bad exit only a result that admits a failure counts, so only that must be right.
+    let admits = claimed.is_some_and(Claim::counts_at_any_exit);
+    if !wrong.is_empty() && (admits || matches!(exit, Exit::Code(0) | Exit::Unknown)) {
+        return Verdict::Failed(wrong_result(wrong, result));
+    }
     if let (Some(Claim::Blocked | Claim::NeedsReview), Some(result)) = (claimed, &result)
         && let Some(broken) = broken_report(claimed, result)
     {
@@ -261,17 +270,7 @@ fn succeeded(
     })
 }
 
-fn held(asked: &Value, result: &Map<String, Value>) -> Verdict {
-    let seconds = asked
-        .as_f64()
-        .filter(|seconds| *seconds > 0.0 && seconds.is_finite());
-    let Some(seconds) = seconds else {
-        return Verdict::Failed(failure(
-            ErrorCode::ValidationFailed,
-            format!("retry_after_seconds must be a number greater than 0, found {asked}"),
-            vec!["Let the specialist return the wait in seconds, like 60".to_owned()],
-        ));
-    };
+fn held(seconds: f64, result: &Map<String, Value>) -> Verdict {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -352,16 +351,16 @@ fn flooded(ended: &Ended) -> Failure {
     )
 }
 
-fn unknown_status(found: &str, result: Option<Map<String, Value>>) -> Failure {
+/// A result with fields that can't be acted on.
+fn wrong_result(fields: Vec<FieldError>, result: Option<Map<String, Value>>) -> Failure {
+    let list: Vec<String> = fields.iter().take(20).map(ToString::to_string).collect();
     Failure {
         result,
+        fields,
         ..failure(
             ErrorCode::ValidationFailed,
-            format!(
-                "the result's status is {found}; it must be one of complete, completed, blocked, \
-                 needs_review, delegate, failed"
-            ),
-            vec!["Let the specialist return one of these statuses, or none".to_owned()],
+            format!("the result is not right: {}", list.join("; ")),
+            vec!["Let the specialist mend these fields; its next attempt is told of them".into()],
         )
     }
 }

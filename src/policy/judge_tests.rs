@@ -173,6 +173,57 @@ fn reports_keep_to_their_rules() {
 }
 
 #[test]
+fn what_is_acted_on_must_be_right() {
+    for (code, stdout, expected, field) in [
+        (0, r#"{"status":"done"}"#, "VALIDATION_FAILED+", "status"),
+        (
+            0,
+            r#"{"retry_after_seconds":0}"#,
+            "VALIDATION_FAILED+",
+            "retry_after_seconds",
+        ),
+        (0, r#"{"artifacts":{}}"#, "VALIDATION_FAILED+", "artifacts"),
+        (
+            0,
+            r#"{"handoff":{"next_agent":7}}"#,
+            "VALIDATION_FAILED+",
+            "handoff.next_agent",
+        ),
+        (0, r#"{"decisions":"d"}"#, "VALIDATION_FAILED+", "decisions"),
+        (
+            1,
+            r#"{"status":"failed","error":{"retryable":"no"}}"#,
+            "VALIDATION_FAILED+",
+            "error.retryable",
+        ),
+        // It failed by its exit code; what it left need not be right.
+        (1, r#"{"artifacts":{}}"#, "PROCESSING_ERROR+", ""),
+        (
+            64,
+            r#"{"error":{"retryable":"no"}}"#,
+            "PROCESSING_ERROR-",
+            "",
+        ),
+    ] {
+        let verdict = judge(&ended(Exit::Code(code), stdout));
+        assert_eq!(word(&verdict), expected, "{stdout}");
+        let Verdict::Failed(told) = verdict else {
+            panic!()
+        };
+        let fields: Vec<&str> = told.fields.iter().map(|one| one.field.as_str()).collect();
+        assert_eq!(fields.concat(), field, "{stdout}");
+        assert!(told.result.is_some(), "{stdout}");
+    }
+    for fine in [
+        r#"{"summary":7,"metadata":"m","validation":[],"files_modified":1,"x":null}"#,
+        r#"{"handoff":null,"artifacts":null,"error":null}"#,
+    ] {
+        let verdict = judge(&ended(Exit::Code(0), fine));
+        assert_eq!(word(&verdict), "completed", "{fine}");
+    }
+}
+
+#[test]
 fn why_it_was_ended_comes_first() {
     let whole = r#"{"status":"complete"}"#;
     for (why, expected) in [

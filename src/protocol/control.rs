@@ -9,9 +9,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::field::{FieldError, present};
+use super::field::FieldError;
 use super::id::HandoffId;
-use super::shape::{Field, Range, Shape, check_fields, field};
+use super::shape::{COUNT, Field, Shape, check_fields, field, needed};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -69,11 +69,6 @@ impl Command {
     /// Reads a command. All errors are given, not the first.
     pub fn from_document(map: &Map<String, Value>) -> Result<Self, Vec<FieldError>> {
         let mut errors = Vec::new();
-        for (key, why) in REQUIRED {
-            if present(map, key).is_none() {
-                errors.push(FieldError::new(key, format!("missing: {why}")));
-            }
-        }
         check_fields(COMMAND, map, "", &mut errors);
         let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
         let action = text("action").as_deref().and_then(Action::parse);
@@ -92,38 +87,29 @@ impl Command {
     }
 }
 
-/// What a command can't do without, and why.
-pub const REQUIRED: [(&str, &str); 2] = [
-    ("action", "expected cancel, retry, approve, reject or ask"),
-    ("handoff_id", "it says which handoff is meant"),
-];
-
 /// The fields of a command.
 pub const COMMAND: &[Field] = &[
-    field(
+    needed(
         "action",
         Shape::Word(&["cancel", "retry", "approve", "reject", "ask", "question"]),
         "What to do; question is another word for ask",
+        "expected cancel, retry, approve, reject or ask",
     ),
-    field("handoff_id", Shape::Id, "Which handoff is meant"),
+    needed(
+        "handoff_id",
+        Shape::Id,
+        "Which handoff is meant",
+        "it says which handoff is meant",
+    ),
     field("by", Shape::Text, "Who says so"),
     field("comment", Shape::Text, "Why"),
     field("choice", Shape::Text, "Which of a gate's options"),
     field(
         "revision",
-        Shape::Number(Range {
-            what: "a whole number that is not negative",
-            least: 0.0,
-            open: false,
-            most: MOST_REVISION,
-            whole: true,
-        }),
+        COUNT,
         "The revision of the record that is being answered",
     ),
 ];
-
-/// What a double can still tell from its neighbours.
-const MOST_REVISION: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests {

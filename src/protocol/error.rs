@@ -35,7 +35,17 @@ impl ErrorCode {
         Self::Interrupted,
     ];
 
-    pub fn as_str(self) -> &'static str {
+    pub const WORDS: [&str; Self::ALL.len()] = {
+        let mut words = [""; Self::ALL.len()];
+        let mut at = 0;
+        while at < words.len() {
+            words[at] = Self::ALL[at].as_str();
+            at += 1;
+        }
+        words
+    };
+
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::SchemaValidationFailed => "SCHEMA_VALIDATION_FAILED",
             Self::ProcessingError => "PROCESSING_ERROR",

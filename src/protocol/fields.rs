@@ -1,7 +1,7 @@
 //! The fields of the three dialects, as tables: what the daemon reads, and what it only
 //! carries but must be able to rely on.
 
-use super::shape::{Field, MOST, Range, Shape, TEXT_OR_TEXTS, TEXTS, field};
+use super::shape::{Field, MOST, Range, Shape, TEXT_OR_TEXTS, TEXTS, field, needed};
 
 /// How many handoffs one may depend on.
 pub const MAX_DEPENDENCIES: usize = 1000;
@@ -169,8 +169,9 @@ pub const ACTED_ON: &[Field] = &[
             field("artifact_type", Shape::Text, "What kind of artifact"),
             field(
                 "destination",
-                Shape::Text,
-                "Where it goes, below artifacts/",
+                Shape::Destination,
+                "Where it goes, below artifacts/; {handoff_id}, {task_id}, {agent}, {phase}, \
+                 {artifact_type} and {timestamp} are filled in",
             ),
         ]),
         "What must come out, and where",
@@ -195,15 +196,40 @@ pub const CONTEXT: &[Field] = &[field(
     "The task whose state this handoff updates",
 )];
 
+const AGENT_NEEDED: &str = "it says which specialist the handoff is for";
+
 /// The rest of a request.
 pub const REQUEST: &[Field] = &[
-    field("handoff_id", Shape::Text, "The same as the file's stem"),
+    field("handoff_id", Shape::Id, "The same as the file's stem"),
+    field(
+        "target",
+        Shape::Object(&[
+            needed(
+                "agent_id",
+                Shape::Agent,
+                "Which specialist, or human",
+                AGENT_NEEDED,
+            ),
+            field("phase", Shape::Any, "The phase that this is"),
+        ]),
+        "Who is asked",
+    ),
     field(
         "source",
         Shape::Object(&[field("agent_id", Shape::Any, "Who asks")]),
         "Who asks",
     ),
     field("context", Shape::Object(CONTEXT), "What is known around it"),
+];
+
+/// What stands at the top of a package or a report, besides what is acted on.
+pub const TOP: &[Field] = &[
+    field("handoff_id", Shape::Id, "The same as the file's stem"),
+    field(
+        "context",
+        Shape::Loose(CONTEXT),
+        "Read where handoff.context says nothing",
+    ),
 ];
 
 /// An artifact that is referred to: a path, or an object that has one.
@@ -223,7 +249,7 @@ pub const ARTIFACTS: Shape = Shape::List {
     most: MOST,
 };
 
-const NOTES: Shape = Shape::List {
+pub const NOTES: Shape = Shape::List {
     of: &Shape::Either(&[Shape::Text, Shape::Map], "a text or an object"),
     what: "an array",
     most: MOST,
@@ -231,7 +257,7 @@ const NOTES: Shape = Shape::List {
 
 /// What stands in the `handoff` of a package, besides what is acted on.
 pub const PACKAGE: &[Field] = &[
-    field("id", Shape::Text, "The same as the file's stem"),
+    field("id", Shape::Id, "The same as the file's stem"),
     field(
         "from",
         Shape::Object(&[
@@ -243,7 +269,12 @@ pub const PACKAGE: &[Field] = &[
     field(
         "to",
         Shape::Object(&[
-            field("agent", Shape::Agent, "Which specialist, or human"),
+            needed(
+                "agent",
+                Shape::Agent,
+                "Which specialist, or human",
+                AGENT_NEEDED,
+            ),
             field("reason", Shape::Text, "Why this agent"),
             field("phase", Shape::Phase, "The phase that this is"),
         ]),
@@ -309,7 +340,7 @@ pub const REPORT: &[Field] = &[
 
 /// What stands in the `handoff` of a report.
 pub const REPORT_HANDOFF: &[Field] = &[
-    field("id", Shape::Text, "The same as the file's stem"),
+    field("id", Shape::Id, "The same as the file's stem"),
     field(
         "next_phase",
         Shape::Phase,
@@ -318,7 +349,10 @@ pub const REPORT_HANDOFF: &[Field] = &[
     field("next_agent", Shape::Agent, "Who comes next"),
     field(
         "context",
-        Shape::Either(&[Shape::Text, Shape::Map], "a text or an object"),
+        Shape::Either(
+            &[Shape::Text, Shape::Object(CONTEXT)],
+            "a text or an object",
+        ),
         "What the next agent must know",
     ),
     field("blockers", NOTES, "What blocks it"),

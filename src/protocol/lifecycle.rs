@@ -26,6 +26,16 @@ impl State {
         Self::Failed,
     ];
 
+    pub const STATUSES: [&str; Self::ALL.len()] = {
+        let mut words = [""; Self::ALL.len()];
+        let mut at = 0;
+        while at < words.len() {
+            words[at] = Self::ALL[at].status();
+            at += 1;
+        }
+        words
+    };
+
     /// The folder below `handoffs/`.
     pub fn folder(self) -> &'static str {
         match self {
@@ -38,7 +48,7 @@ impl State {
     }
 
     /// The word in a record's `status`.
-    pub fn status(self) -> &'static str {
+    pub const fn status(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::InProgress => "in_progress",

@@ -11,7 +11,7 @@ use super::agent::AgentName;
 use super::destination::{self, Values};
 use super::dialect::{Dialect, fits};
 use super::field::{FieldError, present, quoted};
-use super::fields::{ACTED_ON, CONTEXT, PACKAGE, REQUEST};
+use super::fields::{ACTED_ON, PACKAGE, REQUEST, TOP};
 use super::id::HandoffId;
 use super::record::Record;
 use super::report::broken_rules;
@@ -196,15 +196,15 @@ fn check_id(view: &View<'_>, stem: &HandoffId, errors: &mut Vec<FieldError>) {
     let top = present(view.doc, "handoff_id").map(|id| ("handoff_id", id));
     for (field, id) in [inside, top].into_iter().flatten() {
         match id.as_str() {
-            None => check(&Shape::Text, id, field, errors),
-            Some(id) if id == stem.as_str() => {}
-            Some(id) => {
+            Some(id) if id != stem.as_str() && HandoffId::parse_made(id).is_ok() => {
                 let error = format!(
                     "the document says {}, its file is named {stem}: they must be the same",
                     quoted(id)
                 );
                 errors.push(FieldError::new(field, error));
             }
+            // What is no id at all is told with the other shapes.
+            _ => {}
         }
     }
 }
@@ -227,20 +227,16 @@ fn check_shapes(view: &View<'_>, errors: &mut Vec<FieldError>) {
         Dialect::Report => {
             errors.extend(broken_rules(view.doc, view.status.unwrap_or_default()));
         }
-        _ => {
-            let known = |name: &&super::shape::Field| name.name != "handoff_id";
-            for field in REQUEST.iter().filter(known) {
-                if let Some(value) = present(view.doc, field.name) {
-                    check(&field.shape, value, field.name, errors);
-                }
+        Dialect::Request => return check_fields(REQUEST, view.doc, "", errors),
+        // What is wrong with the target, if it is meant to be one, is told by itself.
+        Dialect::Ambiguous | Dialect::Unknown => {
+            for field in REQUEST.iter().filter(|field| field.name != "target") {
+                check_fields(std::slice::from_ref(field), view.doc, "", errors);
             }
             return;
         }
     }
-    // In these two the context of a task may stand at the top as well.
-    if let Some(context) = view.doc.get("context").and_then(Value::as_object) {
-        check_fields(CONTEXT, context, "context", errors);
-    }
+    check_fields(TOP, view.doc, "", errors);
 }
 
 fn agent(view: &View<'_>, errors: &mut Vec<FieldError>) -> Option<AgentName> {
@@ -266,23 +262,10 @@ fn agent(view: &View<'_>, errors: &mut Vec<FieldError>) -> Option<AgentName> {
             return None;
         }
     }
-    match named {
-        // Its shape was checked with the others.
-        Some(_) if view.dialect != Dialect::Request => view.agent(),
-        Some(named) => {
-            check(&Shape::Agent, named, path, errors);
-            view.agent()
-        }
-        None if view.dialect == Dialect::Report => {
-            Some(view.agent().unwrap_or_else(AgentName::human))
-        }
-        None => {
-            errors.push(FieldError::new(
-                path,
-                "missing: it says which specialist the handoff is for",
-            ));
-            None
-        }
+    // That it is there, and right, was checked with the other shapes.
+    match view.agent() {
+        None if view.dialect == Dialect::Report && named.is_none() => Some(AgentName::human()),
+        agent => agent,
     }
 }
 

@@ -6,8 +6,11 @@
 use serde_json::{Map, Value};
 
 use crate::protocol::document;
+use crate::protocol::field::{FieldError, expected, present};
 use crate::protocol::markdown;
 use crate::protocol::name::Ext;
+use crate::protocol::result_fields::{RESULT, RESULT_HANDOFF};
+use crate::protocol::shape::check_fields;
 
 /// What stood in one of the two places where a result may be.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,20 +74,39 @@ pub enum Claim {
     Failed,
 }
 
-/// The `status` that a result claims; `Err` with what stood there if it is none of the list.
-pub fn claim(result: &Map<String, Value>) -> Result<Option<Claim>, String> {
-    match result.get("status") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(status)) => match status.as_str() {
-            "complete" | "completed" => Ok(Some(Claim::Complete)),
-            "blocked" => Ok(Some(Claim::Blocked)),
-            "needs_review" => Ok(Some(Claim::NeedsReview)),
-            "delegate" => Ok(Some(Claim::Delegate)),
-            "failed" => Ok(Some(Claim::Failed)),
-            other => Err(format!("{other:?}")),
-        },
-        Some(other) => Err(other.to_string()),
+impl Claim {
+    /// A claim that the exit code does not overrule.
+    pub fn counts_at_any_exit(self) -> bool {
+        matches!(self, Self::Blocked | Self::NeedsReview | Self::Failed)
     }
+}
+
+/// The `status` that a result claims, if it is one of the list.
+pub fn claim(result: &Map<String, Value>) -> Option<Claim> {
+    match result.get("status")?.as_str()? {
+        "complete" | "completed" => Some(Claim::Complete),
+        "blocked" => Some(Claim::Blocked),
+        "needs_review" => Some(Claim::NeedsReview),
+        "delegate" => Some(Claim::Delegate),
+        "failed" => Some(Claim::Failed),
+        _ => None,
+    }
+}
+
+/// What is wrong with the fields that are acted on. The rest is carried, whatever it is.
+pub fn wrong_fields(result: &Map<String, Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check_fields(RESULT, result, "", &mut errors);
+    match present(result, "handoff") {
+        None => {}
+        Some(Value::Object(handoff)) => {
+            for fields in RESULT_HANDOFF {
+                check_fields(fields, handoff, "handoff", &mut errors);
+            }
+        }
+        Some(other) => errors.push(expected("handoff", "an object", other)),
+    }
+    errors
 }
 
 #[cfg(test)]
@@ -113,17 +135,61 @@ mod tests {
     }
 
     #[test]
-    fn a_status_outside_the_list_is_named() {
-        let result = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap();
-        assert_eq!(
-            claim(&result(r#"{"status":"completed"}"#)),
-            Ok(Some(Claim::Complete))
-        );
-        assert_eq!(claim(&result("{}")), Ok(None));
-        assert_eq!(
-            claim(&result(r#"{"status":"done"}"#)),
-            Err("\"done\"".to_owned())
-        );
-        assert_eq!(claim(&result(r#"{"status":3}"#)), Err("3".to_owned()));
+    fn every_status_of_the_list_is_a_claim() {
+        for status in crate::protocol::result_fields::RESULT_STATUSES {
+            let result = Map::from_iter([("status".to_owned(), (*status).into())]);
+            assert!(claim(&result).is_some(), "{status}");
+            assert_eq!(wrong_fields(&result), []);
+        }
+        assert_eq!(claim(&Map::new()), None);
+    }
+
+    #[test]
+    fn what_is_acted_on_must_be_right() {
+        for (text, expected) in [
+            (
+                r#"{"status":"done"}"#,
+                r#"status: expected complete, completed, blocked, needs_review, delegate or failed, found the string "done""#,
+            ),
+            (
+                r#"{"status":3}"#,
+                "status: expected complete, completed, blocked, needs_review, delegate or failed, found the number 3",
+            ),
+            (
+                r#"{"retry_after_seconds":0}"#,
+                "retry_after_seconds: expected a number greater than 0, found the number 0",
+            ),
+            (
+                r#"{"error":{"retryable":"no"}}"#,
+                r#"error.retryable: expected true or false, found the string "no""#,
+            ),
+            (
+                r#"{"artifacts":[{"type":"x"}]}"#,
+                "artifacts[0].path: missing: it says where the file is",
+            ),
+            (
+                r#"{"handoff":[]}"#,
+                "handoff: expected an object, found an array",
+            ),
+            (
+                r#"{"handoff":{"next_agent":7}}"#,
+                "handoff.next_agent: expected a string, found the number 7",
+            ),
+            (
+                r#"{"handoff":{"children":[{}]}}"#,
+                "handoff.children[0].agent: missing: it says who is to do it",
+            ),
+            (
+                r#"{"blocking_issues":[{"requires_human":1}]}"#,
+                "blocking_issues[0].requires_human: expected true or false, found the number 1",
+            ),
+        ] {
+            let errors = wrong_fields(&serde_json::from_str(text).unwrap());
+            let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            assert_eq!(told, [expected], "{text}");
+        }
+        let fine = r#"{"status":null,"summary":[],"validation":7,"error":"e","artifacts":["a"],
+            "decisions":["d",{"decision":1}],"handoff":{"next_agent":null,"id":3},"x":{}}"#;
+        assert_eq!(wrong_fields(&serde_json::from_str(fine).unwrap()), []);
     }
 }

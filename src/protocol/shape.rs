@@ -1,9 +1,10 @@
 //! Shapes: what the fields of a document may hold, as tables.
 //!
 //! A reader checks a document against its table and the published schema is printed from the
-//! same one, so that the two can't say different things. `null` counts as absent in a field.
+//! same one ([`super::schema`]), so that the two can't say different things. `null` counts as
+//! absent in a field.
 
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Number, Value};
 
 use super::agent::AgentName;
 use super::field::{FieldError, expected, present};
@@ -29,6 +30,8 @@ pub enum Shape {
     Agent,
     /// A string or a whole number.
     Phase,
+    /// Where an artifact goes. Here it is text; the template is read where its values are known.
+    Destination,
     List {
         of: &'static Shape,
         /// What stands there, in a message.
@@ -36,6 +39,10 @@ pub enum Shape {
         most: usize,
     },
     Object(&'static [Field]),
+    /// An object with at least one of the fields that are named first, and why it needs one.
+    OneOf(&'static [&'static str], &'static str, &'static [Field]),
+    /// Anything; only an object has these fields.
+    Loose(&'static [Field]),
     /// Any object with fields of the producer's own.
     Map,
     /// One of several, told apart by the kind of value: text, list, object.
@@ -56,13 +63,59 @@ pub struct Field {
     pub shape: Shape,
     /// What it is for, as the published schema tells it.
     pub about: &'static str,
+    /// Why nothing works without it, where that is so.
+    pub need: Option<&'static str>,
 }
 
 pub const MOST: usize = 100_000;
 
 pub const fn field(name: &'static str, shape: Shape, about: &'static str) -> Field {
-    Field { name, shape, about }
+    Field {
+        name,
+        shape,
+        about,
+        need: None,
+    }
 }
+
+/// A field that must be there; `why` is told of one that is not.
+pub const fn needed(
+    name: &'static str,
+    shape: Shape,
+    about: &'static str,
+    why: &'static str,
+) -> Field {
+    Field {
+        name,
+        shape,
+        about,
+        need: Some(why),
+    }
+}
+
+/// What a double can still tell from its neighbours.
+pub const MOST_WHOLE: f64 = 9_007_199_254_740_992.0;
+
+const PHASE_NUMBER: Range = Range {
+    what: "a string or a whole number",
+    least: -MOST_WHOLE,
+    open: false,
+    most: MOST_WHOLE,
+    whole: true,
+};
+
+/// A whole number from `least`.
+pub const fn whole(what: &'static str, least: f64) -> Shape {
+    Shape::Number(Range {
+        what,
+        least,
+        open: false,
+        most: MOST_WHOLE,
+        whole: true,
+    })
+}
+
+pub const COUNT: Shape = whole("a whole number that is not negative", 0.0);
 
 /// A list of strings.
 pub const TEXTS: Shape = Shape::List {
@@ -85,8 +138,13 @@ pub fn check_fields(
     errors: &mut Vec<FieldError>,
 ) {
     for field in fields {
-        if let Some(value) = present(map, field.name) {
-            check(&field.shape, value, &join(path, field.name), errors);
+        match (present(map, field.name), field.need) {
+            (Some(value), _) => check(&field.shape, value, &join(path, field.name), errors),
+            (None, Some(why)) => {
+                let error = format!("missing: {why}");
+                errors.push(FieldError::new(join(path, field.name), error));
+            }
+            (None, None) => {}
         }
     }
 }
@@ -104,8 +162,8 @@ pub fn check(shape: &Shape, value: &Value, path: &str, errors: &mut Vec<FieldErr
     let mut wrong = |what: &str| errors.push(expected(path, what, value));
     match shape {
         Shape::Any => {}
-        Shape::Text if value.is_string() => {}
-        Shape::Text => wrong("a string"),
+        Shape::Text | Shape::Destination if value.is_string() => {}
+        Shape::Text | Shape::Destination => wrong("a string"),
         Shape::Bool if value.is_boolean() => {}
         Shape::Bool => wrong("true or false"),
         Shape::Word(words) => {
@@ -140,8 +198,9 @@ pub fn check(shape: &Shape, value: &Value, path: &str, errors: &mut Vec<FieldErr
             }
         }
         Shape::Phase => {
-            if !(value.is_string() || value.as_i64().is_some()) {
-                wrong("a string or a whole number");
+            let whole = |number| PHASE_NUMBER.holds(number);
+            if !(value.is_string() || value.as_f64().is_some_and(whole)) {
+                wrong(PHASE_NUMBER.what);
             }
         }
         Shape::Id | Shape::Task | Shape::Agent => check_name(shape, value, path, errors),
@@ -161,6 +220,21 @@ pub fn check(shape: &Shape, value: &Value, path: &str, errors: &mut Vec<FieldErr
             Value::Object(map) => check_fields(fields, map, path, errors),
             _ => wrong("an object"),
         },
+        Shape::OneOf(names, why, fields) => match value {
+            Value::Object(map) => {
+                if !names.iter().any(|name| present(map, name).is_some()) {
+                    let first = join(path, names.first().copied().unwrap_or_default());
+                    errors.push(FieldError::new(first, format!("missing: {why}")));
+                }
+                check_fields(fields, map, path, errors);
+            }
+            _ => wrong("an object"),
+        },
+        Shape::Loose(fields) => {
+            if let Value::Object(map) = value {
+                check_fields(fields, map, path, errors);
+            }
+        }
         Shape::Map if value.is_object() => {}
         Shape::Map => wrong("an object"),
         Shape::Either(shapes, what) => match shapes.iter().find(|shape| shape.takes(value)) {
@@ -210,101 +284,14 @@ impl Shape {
     /// Whether a value is of the kind that this shape is about.
     fn takes(&self, value: &Value) -> bool {
         match self {
-            Self::Any => true,
+            Self::Any | Self::Loose(_) => true,
             Self::Bool => value.is_boolean(),
             Self::Number(_) => value.is_number(),
             Self::List { .. } => value.is_array(),
-            Self::Object(_) | Self::Map => value.is_object(),
+            Self::Object(_) | Self::OneOf(..) | Self::Map => value.is_object(),
             Self::Phase => value.is_string() || value.is_number(),
             Self::Either(shapes, _) => shapes.iter().any(|shape| shape.takes(value)),
             _ => value.is_string(),
         }
-    }
-
-    /// This shape as a JSON Schema.
-    pub fn schema(&self) -> Value {
-        match self {
-            Self::Any => json!({}),
-            Self::Text => json!({"type": "string"}),
-            Self::Bool => json!({"type": "boolean"}),
-            Self::Word(words) => json!({"enum": words}),
-            Self::Number(range) => range.schema(),
-            Self::Instant => json!({"type": "string", "pattern": INSTANT_PATTERN}),
-            Self::Deadline => json!({
-                "type": "string",
-                "anyOf": [{"pattern": INSTANT_PATTERN}, {"pattern": DURATION_PATTERN}],
-            }),
-            Self::Duration => json!({"type": "string", "pattern": DURATION_PATTERN}),
-            Self::Id => json!({
-                "type": "string", "pattern": "^[A-Za-z0-9_@~-][A-Za-z0-9._@~-]{0,199}$",
-            }),
-            Self::Task => json!({
-                "type": "string", "pattern": "^[A-Za-z0-9_@-][A-Za-z0-9._@-]{0,199}$",
-                "not": {"const": "current"},
-            }),
-            Self::Agent => json!({
-                "type": "string", "pattern": "^(@[^\\x00-\\x1f\\x7f]+|[^@\\x00-\\x1f\\x7f][^\\x00-\\x1f\\x7f]*)$",
-                "maxLength": 201,
-            }),
-            Self::Phase => json!({"type": ["string", "integer"]}),
-            Self::List { of, most, .. } => {
-                json!({"type": "array", "items": of.schema(), "maxItems": most})
-            }
-            Self::Object(fields) => object_schema(fields),
-            Self::Map => json!({"type": "object"}),
-            Self::Either(shapes, _) => {
-                let any: Vec<Value> = shapes.iter().map(Self::schema).collect();
-                json!({"anyOf": any})
-            }
-        }
-    }
-}
-
-/// An offset is optional: without one it is UTC.
-const INSTANT_PATTERN: &str = "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt ]\
-    ([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\\.[0-9]+)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?$";
-const DURATION_PATTERN: &str = "^ *([0-9]+(\\.[0-9]+)? *[A-Za-zµ]+ *)+$";
-
-/// The schema of an object with these fields; others are allowed, and so is `null`.
-pub fn object_schema(fields: &[Field]) -> Value {
-    let mut properties = Map::new();
-    for field in fields {
-        let mut schema = match field.shape.schema() {
-            Value::Object(plain) if plain.is_empty() => Map::new(),
-            schema => Map::from_iter([("anyOf".to_owned(), json!([schema, {"type": "null"}]))]),
-        };
-        schema.insert("description".to_owned(), field.about.into());
-        properties.insert(field.name.to_owned(), Value::Object(schema));
-    }
-    json!({"type": "object", "properties": properties})
-}
-
-impl Range {
-    fn schema(&self) -> Value {
-        let mut schema = Map::new();
-        let kind = if self.whole { "integer" } else { "number" };
-        schema.insert("type".to_owned(), kind.into());
-        if self.least > f64::MIN {
-            let key = if self.open {
-                "exclusiveMinimum"
-            } else {
-                "minimum"
-            };
-            schema.insert(key.to_owned(), plain(self.least));
-        }
-        if self.most < f64::MAX {
-            schema.insert("maximum".to_owned(), plain(self.most));
-        }
-        Value::Object(schema)
-    }
-}
-
-/// A bound, written without a fraction where it has none.
-fn plain(number: f64) -> Value {
-    #[expect(clippy::cast_possible_truncation, reason = "bounds are small")]
-    if number.fract() == 0.0 {
-        (number as i64).into()
-    } else {
-        number.into()
     }
 }
