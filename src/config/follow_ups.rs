@@ -6,23 +6,14 @@ use super::reader::Section;
 use super::types::{Gate, Phases, Step};
 use super::value::{COMMAND_HINT, Value};
 use crate::protocol::agent::AgentName;
-
-/// What a specialist may give as its `blocked_reason`.
-const REASONS: [&str; 6] = [
-    "security_concern",
-    "architecture_decision",
-    "missing_requirements",
-    "test_failures",
-    "out_of_scope",
-    "unknown",
-];
+use crate::protocol::fields::BLOCKED_REASONS;
 
 pub(super) fn routes(top: &Section<'_>, blocked: &mut BTreeMap<String, AgentName>) {
     top.section("routes", |routes| {
         routes.section("blocked", |s| {
-            for reason in REASONS {
+            for reason in BLOCKED_REASONS {
                 if let Some(agent) = s.get(reason).and_then(|value| value.agent()) {
-                    blocked.insert(reason.to_owned(), agent);
+                    blocked.insert((*reason).to_owned(), agent);
                 }
             }
         });

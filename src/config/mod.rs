@@ -15,6 +15,7 @@ mod broken;
 mod error;
 mod follow_ups;
 mod not_yet;
+pub mod published;
 mod reader;
 mod sections;
 mod specialists;

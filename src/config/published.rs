@@ -1,0 +1,325 @@
+//! The configuration as a JSON Schema, for editors and for whoever writes one by program.
+//!
+//! The table says what each key may hold; a test walks it and holds every key, with right and
+//! wrong values, against the reader, both ways. What one value means for another (a time-out
+//! above `max_timeout`, `x` beside `@x`) is the reader's alone, and so is `4.0` for `4`.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::sections::SHORTEST;
+use super::units::Shown;
+use super::value::LONGEST;
+use crate::protocol::patterns;
+use crate::protocol::published::headed;
+use crate::protocol::schema::described;
+
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) about: &'static str,
+    /// As JSON.
+    pub(super) default: Option<&'static str>,
+    pub(super) needed: bool,
+}
+
+pub(super) enum Kind {
+    Flag,
+    Whole(u64, u64),
+    Number(f64, f64),
+    Duration(Duration, Duration),
+    Size,
+    Rate,
+    Word(&'static [&'static str]),
+    Text,
+    Agent,
+    Command,
+    /// At least as many words, each only once where that is asked.
+    Words {
+        least: usize,
+        once: bool,
+    },
+    Variables,
+    VariableNames,
+    Table(&'static [Key]),
+    /// An array of tables, at least as many.
+    Tables(usize, &'static [Key]),
+    /// A table whose keys the user chooses.
+    Named(&'static Kind),
+    /// The same, named after agents.
+    Agents(&'static Kind),
+}
+
+const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key {
+        name,
+        kind,
+        about,
+        default: None,
+        needed: false,
+    }
+}
+
+impl Key {
+    const fn default(mut self, json: &'static str) -> Self {
+        self.default = Some(json);
+        self
+    }
+
+    const fn needed(mut self) -> Self {
+        self.needed = true;
+        self
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const U32: u64 = u32::MAX as u64;
+const ANY_DURATION: Kind = Kind::Duration(Duration::ZERO, LONGEST);
+const LIMIT: Kind = Kind::Duration(SHORTEST, LONGEST);
+
+#[rustfmt::skip]
+const RETRY: &[Key] = &[
+    key("max_retries", Kind::Whole(0, 1000), "Retries after the first attempt"),
+    key("delay", ANY_DURATION, "The wait before the first retry"),
+    key("multiplier", Kind::Number(1.0, 1000.0), "The factor from one wait to the next"),
+    key("max_delay", ANY_DURATION, "No wait is longer, but for the jitter"),
+    key("jitter", Kind::Number(0.0, 1.0), "Up to this share of a wait is added to it"),
+];
+
+#[rustfmt::skip]
+const DAEMON: &[Key] = &[
+    key("max_concurrent", Kind::Whole(1, 10_000), "Attempts at once, over all specialists").default("4"),
+    key("settle", Kind::Duration(Duration::ZERO, HOUR), "How long a file that does not parse must be still to count as broken").default("\"250ms\""),
+    key("rescan", Kind::Duration(Duration::from_millis(100), HOUR), "Look this often even if no event came").default("\"30s\""),
+    key("watch", Kind::Word(&["auto", "inotify", "poll"]), "Where hints about changed folders come from").default("\"auto\""),
+    key("durability", Kind::Word(&["full", "relaxed"]), "relaxed: nothing is synced to disk").default("\"full\""),
+    key("max_request_size", Kind::Size, "Larger requests are refused").default("\"8MiB\""),
+    key("max_output_size", Kind::Size, "An attempt that prints more is ended").default("\"16MiB\""),
+    key("shutdown_grace", ANY_DURATION, "How long a stop waits for attempts").default("\"30s\""),
+    key("on_stop", Kind::Word(&["finish", "detach"]), "finish: let attempts end, then terminate them; detach: leave them to be adopted").default("\"finish\""),
+    key("max_interruptions", Kind::Whole(1, U32), "After this many lost attempts a handoff is given up").default("5"),
+    key("max_hops", Kind::Whole(0, U32), "Bounds what results ask for in one chain").default("16"),
+    key("allow_network_fs", Kind::Flag, "Start on a network file system too").default("false"),
+];
+
+#[rustfmt::skip]
+const DEFAULTS: &[Key] = &[
+    key("timeout", LIMIT, "The limit for one attempt").default("\"5m\""),
+    key("max_timeout", LIMIT, "No attempt may ask for more").default("\"24h\""),
+    key("kill_grace", ANY_DURATION, "Between SIGTERM and SIGKILL").default("\"10s\""),
+    key("linger", ANY_DURATION, "How long an attempt may stay after leaving a whole result").default("\"30s\""),
+    key("dependency_wait", ANY_DURATION, "How long to wait for what a handoff depends on").default("\"1h\""),
+    key("retry", Kind::Table(RETRY), "How failures are tried again")
+        .default(r#"{"max_retries": 3, "delay": "30s", "multiplier": 2.0, "max_delay": "1h", "jitter": 0.0}"#),
+];
+
+#[rustfmt::skip]
+const SPECIALIST: &[Key] = &[
+    key("command", Kind::Command, "The program and its arguments; no shell; relative to the root").needed(),
+    key("working_dir", Kind::Text, "Relative to the root, which is also the default"),
+    key("env", Kind::Variables, "Variables that it gets"),
+    key("pass_env", Kind::VariableNames, "Variables of the daemon's own that it gets too"),
+    key("timeout", LIMIT, "The limit for one attempt; at most defaults.max_timeout"),
+    key("stall_timeout", LIMIT, "The limit for an attempt that shows no sign of life"),
+    key("kill_grace", ANY_DURATION, "Between SIGTERM and SIGKILL"),
+    key("linger", ANY_DURATION, "How long an attempt may stay after leaving a whole result"),
+    key("max_concurrent", Kind::Whole(1, 10_000), "Attempts at once"),
+    key("rate", Kind::Rate, "Starts, such as 30/min; also /s, /h, /day"),
+    key("retry", Kind::Table(RETRY), "How failures are tried again"),
+    key("input_schema", Kind::Text, "A file in schemas/, used where the request names none"),
+    key("output_schema", Kind::Text, "A file in schemas/, used where the request names none"),
+    key("verify", Kind::Command, "Gets the record on stdin; exit 0 means verified"),
+];
+
+#[rustfmt::skip]
+const BLOCKED: &[Key] = &[
+    key("security_concern", Kind::Agent, "Who helps"),
+    key("architecture_decision", Kind::Agent, "Who helps"),
+    key("missing_requirements", Kind::Agent, "Who helps"),
+    key("test_failures", Kind::Agent, "Who helps"),
+    key("out_of_scope", Kind::Agent, "Who helps"),
+    key("unknown", Kind::Agent, "Who helps"),
+];
+
+#[rustfmt::skip]
+const WORKFLOW: &[Key] = &[key("steps", Kind::Tables(1, &[
+    key("phase", Kind::Text, "What the step is called").needed(),
+    key("agent", Kind::Agent, "Who does it, or human").needed(),
+]), "In order").needed()];
+
+#[rustfmt::skip]
+const GATES: &[Key] = &[
+    key("name", Kind::Text, "What the gate is called").needed(),
+    key("phases", Kind::Words { least: 1, once: false }, "Entering these asks the gate").needed(),
+    key("command", Kind::Command, "Exit 0 lets it pass").needed(),
+];
+
+/// All of `handoffd.toml`.
+#[rustfmt::skip]
+pub(super) const CONFIG: &[Key] = &[
+    key("daemon", Kind::Table(DAEMON), "The daemon itself"),
+    key("defaults", Kind::Table(DEFAULTS), "For every specialist that says nothing else"),
+    key("intake", Kind::Table(&[
+        key("strict", Kind::Flag, "Poor quality is an error rather than a warning").default("false"),
+        key("missing_schema", Kind::Word(&["fail", "warn"]), "What to do with a request whose schema is not there").default("\"fail\""),
+    ]), "What is asked of requests"),
+    key("specialists", Kind::Agents(&Kind::Table(SPECIALIST)), "Who does the work, by agent; \"*\" is anyone else"),
+    key("routes", Kind::Table(&[
+        key("blocked", Kind::Table(BLOCKED), "By blocked_reason"),
+    ]), "Who helps"),
+    key("workflows", Kind::Named(&Kind::Table(WORKFLOW)), "What follows what, by name"),
+    key("phases", Kind::Table(&[
+        key("order", Kind::Words { least: 0, once: true }, "In which order phases are entered"),
+        key("requires", Kind::Named(&Kind::Words { least: 0, once: false }), "Artifact types that must be there to enter a phase"),
+    ]), "The phases of a task"),
+    key("gates", Kind::Tables(0, GATES), "Commands that must pass before a phase is entered"),
+    key("notify", Kind::Table(&[
+        key("failed", Kind::Command, "Told of a failure, with the record on stdin"),
+        key("waiting_human", Kind::Command, "Told of what waits for a person"),
+        key("completed", Kind::Command, "Told of what was completed"),
+    ]), "Commands that are told"),
+    key("audit", Kind::Table(&[
+        key("packages", Kind::Flag, "Keep ended handoffs as packages too").default("false"),
+    ]), "The audit log"),
+    key("retention", Kind::Table(&[
+        key("completed", ANY_DURATION, "How long completed handoffs are kept"),
+        key("failed", ANY_DURATION, "How long failed handoffs are kept"),
+        key("logs", ANY_DURATION, "How long logs are kept"),
+    ]), "How long things are kept; for ever where nothing is set"),
+];
+
+/// What the configuration is, in a list of the published formats.
+pub const ABOUT: &str = "The configuration, handoffd.toml";
+
+/// The schema of a configuration, as JSON would have it.
+pub fn schema() -> Value {
+    let mut defs = Map::new();
+    let mut body = table(CONFIG, &mut defs);
+    body["$defs"] = Value::Object(defs);
+    headed("config", ABOUT, body)
+}
+
+fn table(keys: &[Key], defs: &mut Map<String, Value>) -> Value {
+    let mut properties = Map::new();
+    for key in keys {
+        let mut schema = described(key.kind.schema(defs), key.about);
+        let default = key.default.and_then(|json| serde_json::from_str(json).ok());
+        if let (Some(default), Some(schema)) = (default, schema.as_object_mut()) {
+            schema.insert("default".to_owned(), default);
+        }
+        properties.insert(key.name.to_owned(), schema);
+    }
+    let needed = keys.iter().filter(|key| key.needed);
+    let needed: Vec<&str> = needed.map(|key| key.name).collect();
+    let mut schema = json!({
+        "type": "object", "properties": properties, "additionalProperties": false,
+    });
+    if !needed.is_empty() {
+        schema["required"] = json!(needed);
+    }
+    schema
+}
+
+impl Kind {
+    fn schema(&self, defs: &mut Map<String, Value>) -> Value {
+        match self {
+            Self::Flag => json!({"type": "boolean"}),
+            Self::Whole(least, most) => {
+                json!({"type": "integer", "minimum": least, "maximum": most})
+            }
+            Self::Number(least, most) => {
+                json!({"type": "number", "minimum": least, "maximum": most})
+            }
+            Self::Duration(least, most) => {
+                let (from, to) = (Shown(*least), Shown(*most));
+                let name = format!("duration-{from}-{to}");
+                let schema = json!({
+                    "description": format!("A duration from {from} to {to}, such as 30s or 1h 30m"),
+                    "type": "string", "pattern": patterns::duration_between(*least, *most),
+                });
+                shared(defs, name, schema)
+            }
+            Self::Size => shared(defs, "size".to_owned(), size()),
+            Self::Rate => json!({
+                "type": "string", "examples": ["30/min"],
+                "pattern": "^ *0*[1-9][0-9]{0,8} */ *(s|sec|second|min|minute|h|hour|day) *$",
+            }),
+            Self::Word(words) => json!({"enum": words}),
+            Self::Text => word(),
+            Self::Agent => json!({
+                "type": "string", "pattern": patterns::AGENT, "not": {"enum": ["*", "@*"]},
+            }),
+            Self::Command => {
+                json!({
+                    "type": "array", "minItems": 1, "prefixItems": [word()], "items": text(),
+                })
+            }
+            Self::Words { least, once } => json!({
+                "type": "array", "items": word(), "minItems": least, "uniqueItems": once,
+            }),
+            Self::Variables => json!({
+                "type": "object", "propertyNames": {"pattern": VARIABLE},
+                "additionalProperties": text(),
+            }),
+            Self::VariableNames => json!({
+                "type": "array", "items": {"type": "string", "pattern": VARIABLE},
+            }),
+            Self::Table(keys) => table(keys, defs),
+            Self::Tables(least, keys) => json!({
+                "type": "array", "items": table(keys, defs), "minItems": least,
+            }),
+            Self::Named(kind) => {
+                json!({"type": "object", "additionalProperties": kind.schema(defs)})
+            }
+            Self::Agents(kind) => json!({
+                "type": "object", "additionalProperties": kind.schema(defs),
+                "propertyNames": {
+                    "pattern": patterns::AGENT, "not": {"enum": ["human", "@human"]},
+                },
+            }),
+        }
+    }
+}
+
+const VARIABLE: &str = "^(?!HANDOFF_)[^=\\x00]+$";
+
+fn text() -> Value {
+    json!({"type": "string", "pattern": "^[^\\x00]*$"})
+}
+
+fn word() -> Value {
+    json!({"type": "string", "pattern": "^[^\\x00]+$"})
+}
+
+fn shared(defs: &mut Map<String, Value>, name: String, schema: Value) -> Value {
+    let reference = json!({"$ref": format!("#/$defs/{name}")});
+    defs.entry(name).or_insert(schema);
+    reference
+}
+
+/// At least 1 KiB, and no more than 64 bits hold.
+fn size() -> Value {
+    let units = [
+        ("[bB]", 1024, 10_u128.pow(18)),
+        ("[kK][bB]", 2, 10_u128.pow(15)),
+        ("[kK][iI][bB]", 1, 10_u128.pow(15)),
+        ("[mM][iI]?[bB]", 1, 10_u128.pow(12)),
+        ("[gG][iI]?[bB]", 1, 10_u128.pow(9)),
+    ];
+    let parts: Vec<String> = units
+        .iter()
+        .map(|(unit, least, end)| format!("{} *{unit}", patterns::between(*least, end - 1)))
+        .collect();
+    json!({
+        "description": "A size such as 8MiB (also B, kB, MB, GB, KiB, GiB), or a number of bytes; at least 1KiB",
+        "anyOf": [
+            {"type": "string", "pattern": format!("^ *0*({}) *$", parts.join("|"))},
+            {"type": "integer", "minimum": 1024, "maximum": i64::MAX},
+        ],
+    })
+}
+
+#[cfg(test)]
+#[path = "published_tests.rs"]
+mod tests;
