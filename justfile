@@ -8,6 +8,10 @@ test *args:
 fmt:
     cargo fmt
 
+# Writes schemas/ anew, after a change of a format.
+schemas:
+    UPDATE_SCHEMAS=1 cargo test --test published shipped
+
 bench *args:
     cargo bench {{args}}
 

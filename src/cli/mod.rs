@@ -16,6 +16,7 @@ mod logs;
 mod man;
 mod prune;
 mod run;
+mod schema;
 mod service;
 mod show;
 mod state;
@@ -110,6 +111,8 @@ enum Command {
     Prune(prune::Options),
     /// Check the configuration and the root
     Check(check::Options),
+    /// Print a published format as a JSON Schema
+    Schema(schema::Options),
     /// Print a unit that runs this binary on this root
     Service(service::Options),
     /// Print a script that makes a shell complete commands and ids
@@ -213,6 +216,7 @@ pub fn main() -> ExitCode {
         Some(Command::Validate(options)) => validate::validate(&cli.global, options),
         Some(Command::Prune(options)) => prune::prune(&cli.global, options),
         Some(Command::Check(options)) => check::check(&cli.global, options),
+        Some(Command::Schema(options)) => schema::schema(&cli.global, options),
         Some(Command::Service(options)) => service::service(&cli.global, options),
         Some(Command::Completions(options)) => complete::completions(&cli.global, options),
         Some(Command::Man(options)) => man::man(&cli.global, options),

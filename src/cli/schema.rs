@@ -1,0 +1,63 @@
+//! `handoffd schema`: the published formats, as JSON Schema.
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cli::{Failed, Global, Outcome};
+use crate::config;
+use crate::protocol::published;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without a name, the formats are listed. No root is needed.\n\nFor example:\n  \
+                        handoffd schema request > request.schema.json"
+)]
+pub struct Options {
+    /// request, package, report, record, result, control or config
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+}
+
+pub fn schema(global: &Global, options: &Options) -> Outcome {
+    let formats = published::NAMES
+        .into_iter()
+        .chain([("config", config::published::ABOUT)]);
+    let text = match &options.name {
+        Some(name) => pretty(&named(name)?)?,
+        None if global.json => {
+            let formats = formats.map(|(name, about)| json!({"name": name, "about": about}));
+            format!("{}\n", formats.collect::<Value>())
+        }
+        None => {
+            let lines: Vec<String> = formats
+                .map(|(name, about)| format!("{name:<8} {about}\n"))
+                .collect();
+            lines.concat()
+        }
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(0)
+}
+
+fn named(name: &str) -> Result<Value, Failed> {
+    let known = match name {
+        "config" => Some(config::published::schema()),
+        name => published::schema(name),
+    };
+    known.ok_or_else(|| {
+        let names: Vec<&str> = published::NAMES.iter().map(|(name, _)| *name).collect();
+        Failed::usage(
+            "UNKNOWN_FORMAT",
+            anyhow::anyhow!(
+                "no format is called {name:?}; there are {} and config",
+                names.join(", ")
+            ),
+        )
+    })
+}
+
+fn pretty(schema: &Value) -> Result<String, Failed> {
+    Ok(format!("{}\n", serde_json::to_string_pretty(schema)?))
+}
