@@ -85,7 +85,7 @@ fn the_command_lists_the_formats_and_refuses_others() {
     let refused = handoffd(&["schema", "requests"]);
     assert_eq!(refused.status.code(), Some(2));
     let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(told.contains("there are request, package"), "{told}");
+    assert!(told.contains("possible values: request, package"), "{told}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 
 use crate::cli::{Failed, Global, Outcome};
@@ -15,8 +16,8 @@ use crate::protocol::published;
                         handoffd schema request > request.schema.json"
 )]
 pub struct Options {
-    /// request, package, report, record, result, control or config
-    #[arg(value_name = "NAME")]
+    /// Which format
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
     name: Option<String>,
 }
 
@@ -41,21 +42,17 @@ pub fn schema(global: &Global, options: &Options) -> Outcome {
     Ok(0)
 }
 
+fn names() -> impl Iterator<Item = &'static str> {
+    let documents = published::NAMES.iter().map(|(name, _)| *name);
+    documents.chain(["config"])
+}
+
 fn named(name: &str) -> Result<Value, Failed> {
     let known = match name {
         "config" => Some(config::published::schema()),
         name => published::schema(name),
     };
-    known.ok_or_else(|| {
-        let names: Vec<&str> = published::NAMES.iter().map(|(name, _)| *name).collect();
-        Failed::usage(
-            "UNKNOWN_FORMAT",
-            anyhow::anyhow!(
-                "no format is called {name:?}; there are {} and config",
-                names.join(", ")
-            ),
-        )
-    })
+    known.ok_or_else(|| Failed::usage("USAGE", anyhow::anyhow!("no format is called {name:?}")))
 }
 
 fn pretty(schema: &Value) -> Result<String, Failed> {

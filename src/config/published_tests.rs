@@ -34,20 +34,20 @@ fn samples(kind: &Kind) -> (Vec<String>, Vec<String>) {
         ),
         Kind::Duration(least, most) if most.as_secs() == 3600 => {
             let (mut good, mut bad) = own(
-                &["\"250ms\"", "\"1h\"", "\"60m\"", "\"1m 30s\"", "\"59m59s\"", "\"2.5s\"", "\"3600s\"", "\"59 minutes\"", "\"100ms\""],
+                &["\"250ms\"", "\"1h\"", "\"60m\"", "\"1m 30s\"", "\"59m59s\"", "\"2.5s\"", "\"0.5s\"", "\"0.1s\"", "\"0.05h\"", "\"3600s\"", "\"59 minutes\"", "\"100ms\""],
                 &["\"61m\"", "\"1h 1s\"", "\"2h\"", "\"3601s\"", "\"3600001ms\"", "\"1d\"", "\"-1s\"", "\"\"", "\"5\"", "\"60.5m\""],
             );
             let edge = if least.is_zero() { &mut good } else { &mut bad };
-            edge.extend(["\"0s\"".to_owned(), "\"99ms\"".to_owned()]);
+            edge.extend(["\"0s\"", "\"99ms\"", "\"0.09s\"", "\"0.0h\""].map(str::to_owned));
             (good, bad)
         }
         Kind::Duration(least, _) => {
             let (mut good, mut bad) = own(
-                &["\"1ms\"", "\"5m\"", "\"1h 30m\"", "\"1h30m\"", "\"1.5h\"", "\"24h\"", "\"7d\"", "\"3 weeks\""],
+                &["\"1ms\"", "\"5m\"", "\"1h 30m\"", "\"1h30m\"", "\"1.5h\"", "\"0.5s\"", "\"0.001s\"", "\"0.5d\"", "\"24h\"", "\"7d\"", "\"3 weeks\""],
                 &["\"101years\"", "\"30\"", "\"5 parsecs\"", "\"-1s\"", "\"\"", "\"99999999999999999999s\"", "\"36526d\"", "\"100y 1s\"", "\"1.s\""],
             );
             let edge = if least.is_zero() { &mut good } else { &mut bad };
-            edge.extend(["\"0s\"".to_owned(), "\"0m 0s\"".to_owned(), "\"999us\"".to_owned()]);
+            edge.extend(["\"0s\"", "\"0m 0s\"", "\"999us\"", "\"0.5ms\"", "\"0.00d\""].map(str::to_owned));
             (good, bad)
         }
         Kind::Size => own(

@@ -32,7 +32,7 @@ struct Unit {
     /// How many digits its number may have without being too much.
     digits: usize,
     /// Digits after a point that come out even; 0 where a point is refused.
-    fraction: usize,
+    fraction: u32,
     /// The most of it beside a larger unit.
     most: u128,
 }
@@ -81,6 +81,11 @@ pub fn duration_between(least: Duration, most: Duration) -> String {
         if unit.fraction > 0 && to > from {
             let whole = between(from, to - 1);
             let _ = write!(number, "|{whole}\\.[0-9]{{1,{}}}", unit.fraction);
+        }
+        // Below one of it, but not below the least.
+        let fine = |digits: &u32| least > 0 && unit.nanos / 10_u128.pow(*digits) >= least;
+        if let Some(digits) = (1..=unit.fraction).rev().find(fine) {
+            let _ = write!(number, "|0\\.(?=0*[1-9])[0-9]{{1,{digits}}}");
         }
         alternatives.push(format!("0*({number}) *({})", unit.names));
     }
