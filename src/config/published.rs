@@ -237,6 +237,7 @@ impl Kind {
                 let schema = json!({
                     "description": format!("A duration from {from} to {to}, such as 30s or 1h 30m"),
                     "type": "string", "pattern": patterns::duration_between(*least, *most),
+                    "allOf": [{"pattern": if least.is_zero() { "[0-9]" } else { "[1-9]" }}],
                 });
                 shared(defs, name, schema)
             }
@@ -259,11 +260,11 @@ impl Kind {
                 "type": "array", "items": word(), "minItems": least, "uniqueItems": once,
             }),
             Self::Variables => json!({
-                "type": "object", "propertyNames": {"pattern": VARIABLE},
+                "type": "object", "propertyNames": variable(),
                 "additionalProperties": text(),
             }),
             Self::VariableNames => json!({
-                "type": "array", "items": {"type": "string", "pattern": VARIABLE},
+                "type": "array", "items": variable(),
             }),
             Self::Table(keys) => table(keys, defs),
             Self::Tables(least, keys) => json!({
@@ -282,7 +283,10 @@ impl Kind {
     }
 }
 
-const VARIABLE: &str = "^(?!HANDOFF_)[^=\\x00]+$";
+/// The name of a variable that is not the daemon's own.
+fn variable() -> Value {
+    json!({"type": "string", "pattern": "^[^=\\x00]+$", "not": {"pattern": "^HANDOFF_"}})
+}
 
 fn text() -> Value {
     json!({"type": "string", "pattern": "^[^\\x00]*$"})

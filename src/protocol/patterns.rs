@@ -1,8 +1,8 @@
 //! Expressions for the published schemas: texts that the readers here and in other crates take.
 //!
 //! A schema must refuse what a reader refuses, so each of these takes what its reader takes or
-//! a little less (odd notations such as `1h 90m`), and never more. They use nothing that a
-//! usual engine lacks, and can't backtrack for long.
+//! a little less (odd notations such as `1h 90m`), and never more. They do without looking ahead
+//! or behind, which not every engine can.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -22,8 +22,11 @@ pub const ID: &str = "^[A-Za-z0-9_@~-][A-Za-z0-9._@~-]{0,199}$";
 pub const TASK: &str = "^[A-Za-z0-9_@-][A-Za-z0-9._@-]{0,199}$";
 pub const AGENT: &str = "^(@[^\\x00-\\x1f\\x7f-\\x9f]{1,200}\
     |[^@\\x00-\\x1f\\x7f-\\x9f][^\\x00-\\x1f\\x7f-\\x9f]{0,199})$";
-pub const DESTINATION: &str = "^artifacts(/(?!\\.{1,2}(/|$))([^/{}\\x00-\\x1f\\x7f-\\x9f]\
+pub const DESTINATION: &str = "^artifacts(/([^/{}\\x00-\\x1f\\x7f-\\x9f]\
     |\\{(handoff_id|task_id|agent|phase|artifact_type|timestamp)\\}){1,240})+$";
+
+/// What leads elsewhere, or nowhere.
+pub const DOTS: &str = "/\\.{1,2}(/|$)";
 
 /// A unit of time.
 struct Unit {
@@ -67,7 +70,7 @@ pub fn duration() -> String {
     format!("^( *({}))+ *$", parts.join("|"))
 }
 
-/// A duration from `least` to `most`.
+/// A duration from `least` to `most`, where it has a digit other than 0 or may be nothing.
 pub fn duration_between(least: Duration, most: Duration) -> String {
     let (least, most) = (least.as_nanos(), most.as_nanos());
     let mut alternatives = Vec::new();
@@ -85,15 +88,18 @@ pub fn duration_between(least: Duration, most: Duration) -> String {
         // Below one of it, but not below the least.
         let fine = |digits: &u32| least > 0 && unit.nanos / 10_u128.pow(*digits) >= least;
         if let Some(digits) = (1..=unit.fraction).rev().find(fine) {
-            let _ = write!(number, "|0\\.(?=0*[1-9])[0-9]{{1,{digits}}}");
+            let _ = write!(number, "|0\\.[0-9]{{1,{digits}}}");
         }
         alternatives.push(format!("0*({number}) *({})", unit.names));
     }
-    alternatives.push(several(least, most));
-    format!("^ *({}) *$", alternatives.join("|"))
+    format!(
+        "^ *({}|{}) *$",
+        alternatives.join("|"),
+        several(least, most)
+    )
 }
 
-/// Several units, from the largest down, each below one of the unit before.
+/// Several units, from the largest down, each below one of the unit before; or none at all.
 fn several(least: u128, most: u128) -> String {
     let below = |at: usize| -> u128 { UNITS[at..].iter().map(|unit| unit.most * unit.nanos).sum() };
     let mut parts = String::new();
@@ -104,9 +110,7 @@ fn several(least: u128, most: u128) -> String {
             let _ = write!(parts, "( *0*({}) *({}))?", between(0, limit), unit.names);
         }
     }
-    // Something must be there, and where nothing would be too little, more than zeros.
-    let digit = if least == 0 { "[0-9]" } else { "[1-9]" };
-    format!("(?=.*{digit}){parts}")
+    parts
 }
 
 /// The decimal numbers from `least` to `most`, without leading zeros.

@@ -136,7 +136,8 @@ fn numbers_between_two_others() {
 #[test]
 fn durations_between_two_others() {
     let pattern = duration_between(Duration::from_millis(100), Duration::from_secs(3600));
-    let validator = jsonschema::validator_for(&json!({"pattern": pattern})).unwrap();
+    let both = json!({"pattern": pattern, "allOf": [{"pattern": "[1-9]"}]});
+    let validator = jsonschema::validator_for(&both).unwrap();
     let units = ["ns", "us", "ms", "s", "min", "h", "d", "w", "M", "y"];
     let numbers = [
         0, 1, 5, 54, 59, 60, 61, 99, 100, 101, 3599, 3600, 3601, 3_600_000, 3_600_001,

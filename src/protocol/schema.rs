@@ -27,7 +27,9 @@ impl Shape {
             Self::Agent => json!({"type": "string", "pattern": patterns::AGENT}),
             Self::Destination => json!({
                 "type": "string", "pattern": patterns::DESTINATION, "maxLength": 1024,
-                "not": {"const": "artifacts/registry.jsonl"},
+                "not": {"anyOf": [
+                    {"const": "artifacts/registry.jsonl"}, {"type": "string", "pattern": patterns::DOTS},
+                ]},
             }),
             Self::Phase => json!({
                 "type": ["string", "integer"],
