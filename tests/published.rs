@@ -201,8 +201,7 @@ fn every_example_is_taken_and_matches_its_schema() {
     }
 }
 
-/// Where reader and schema may differ: a schema can be stricter only about what shows no more
-/// than that it was written by hand.
+/// Where a schema may refuse what its reader takes.
 fn may_be_stricter(name: &str, document: &Value, what: &str) -> bool {
     match name {
         // Beside a right one in `handoff`, what stands at the top is not read.

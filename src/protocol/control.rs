@@ -80,11 +80,21 @@ impl Command {
                 by: text("by"),
                 comment: text("comment"),
                 choice: text("choice"),
-                revision: map.get("revision").and_then(Value::as_u64),
+                revision: map.get("revision").and_then(Value::as_f64).map(whole),
             }),
             _ => Err(errors),
         }
     }
+}
+
+/// A number that was checked to be whole, however it is written: 7, 7.0 or 7e0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "whole and in range"
+)]
+fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 /// The fields of a command.
@@ -153,6 +163,8 @@ mod tests {
         assert_eq!(command.comment, None);
         assert_eq!(command.choice.as_deref(), Some("b"));
         assert_eq!(command.revision, Some(7));
+        let command = read(&json!({"action": "retry", "handoff_id": "x", "revision": 7.0}));
+        assert_eq!(command.unwrap().revision, Some(7));
     }
 
     #[test]

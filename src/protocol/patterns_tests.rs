@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::destination::{Values, resolve};
 use super::super::shape::{Shape, check};
 use super::{between, duration_between};
 use std::time::Duration;
@@ -105,6 +106,50 @@ fn texts_are_taken_or_refused_by_both() {
             );
             assert_eq!(schema.is_valid(&value), right, "the schema on {text:?}");
         }
+    }
+}
+
+#[test]
+fn destinations_are_taken_or_refused_by_both() {
+    let values = Values {
+        handoff_id: "h",
+        task_id: Some("t"),
+        agent: "a",
+        phase: Some("p"),
+        artifact_type: Some("k"),
+        timestamp: 1,
+    };
+    let schema = jsonschema::validator_for(&Shape::Destination.schema()).unwrap();
+    let (long, part) = ("a/".repeat(520), "x".repeat(241));
+    for (template, right) in [
+        ("artifacts/x.json", true),
+        ("artifacts/{phase}/{handoff_id}-{task_id}.{agent}", true),
+        ("artifacts/{artifact_type}{timestamp}", true),
+        ("artifacts/.hidden/..x/x..", true),
+        ("artifacts/registry.jsonl/x", true),
+        ("artifacts/é", true),
+        ("", false),
+        ("artifacts", false),
+        ("artifacts/", false),
+        ("artifacts//x", false),
+        ("artifacts/x/", false),
+        ("artifacts/./x", false),
+        ("artifacts/..", false),
+        ("artifacts/a/../x", false),
+        ("/artifacts/x", false),
+        ("x/artifacts/x", false),
+        ("artifacts/registry.jsonl", false),
+        ("artifacts/{nothing}", false),
+        ("artifacts/{phase", false),
+        ("artifacts/phase}", false),
+        ("artifacts/{{phase}}", false),
+        ("artifacts/a\nb", false),
+        ("artifacts/a\u{85}b", false),
+        (&format!("artifacts/{long}x"), false),
+        (&format!("artifacts/{part}"), false),
+    ] {
+        assert_eq!(resolve(template, &values).is_ok(), right, "{template:?}");
+        assert_eq!(schema.is_valid(&template.into()), right, "{template:?}");
     }
 }
 
