@@ -375,9 +375,10 @@ fn others() -> [Example; 7] {
         done(
             "returns/needs-review.json",
             SH,
-            json!({"/waiting": {
-                "on": "human", "reason": "the text is ready; one name could not be checked",
-            }}),
+            json!({
+                "/waiting/on": "human", "/waiting/kind": "review",
+                "/waiting/reason": "the text is ready; one name could not be checked",
+            }),
         )
         .ends("waiting", &["needs_review"]),
         done(

@@ -225,7 +225,8 @@ pub fn apply(
             (State::Completed, "completed")
         }
         Destination::Help => {
-            let report = record.doc.clone();
+            not_starting(record);
+            let report = record.submitted_document();
             let facts = Facts {
                 now,
                 boot: world.boot,
@@ -249,6 +250,7 @@ pub fn apply(
                 Kind::Review => "the report asks for a review",
                 Kind::Blocked => "it is blocked, and a person can help",
             };
+            not_starting(record);
             ask_person(record, kind, reason, now, world.boot);
             (State::Waiting, "waiting_human")
         }

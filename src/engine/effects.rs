@@ -89,6 +89,8 @@ pub fn apply(world: &World, decided: Box<Decided>) {
         let error = error.to_string();
         return world.tell(Event::Unapplied { decided, error });
     }
+    // The registry knows by now whose file it is.
+    world.reservations().release(&decided.id);
     let Decided {
         id,
         from,

@@ -189,17 +189,17 @@ fn admissible(
         dependencies: vec![Dependency::Completed; request.depends_on.len()],
         missing_artifacts: Vec::new(),
     };
-    match plan(request, &world.config(), &met, world.now()) {
+    let elsewhere = match plan(request, &world.config(), &met, world.now()) {
         Plan::Refuse(told) => return Err(Box::new(told)),
-        Plan::WaitForHuman(Kind::Task) => return Ok(Some(Destination::Ask(Kind::Task))),
+        Plan::WaitForHuman(Kind::Task) => Some(Destination::Ask(Kind::Task)),
         Plan::WaitForHuman(kind) if !record.doc.contains_key("answer") => {
-            return Ok(Some(Destination::Ask(kind)));
+            Some(Destination::Ask(kind))
         }
-        Plan::Complete => return Ok(Some(Destination::Complete)),
-        Plan::Help if record.meta.links.returns.is_empty() => return Ok(Some(Destination::Help)),
-        _ => {}
-    }
-    if world.config().specialist(&request.agent).is_none() {
+        Plan::Complete => Some(Destination::Complete),
+        Plan::Help if record.meta.links.returns.is_empty() => Some(Destination::Help),
+        _ => None,
+    };
+    if elsewhere.is_none() && world.config().specialist(&request.agent).is_none() {
         return Err(Box::new(unknown_agent(request, &world.config())));
     }
     if !record.doc.contains_key("acknowledgment") {
@@ -209,6 +209,9 @@ fn admissible(
             return Err(Box::new(told));
         }
         acknowledge(world, record, request, receipt);
+    }
+    if elsewhere.is_some() {
+        return Ok(elsewhere);
     }
     let (_, holder) = View::of_record(record).holder("expected_output");
     prepare(world, record, request, holder)?;

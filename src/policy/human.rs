@@ -229,7 +229,7 @@ fn approve_review(record: &mut Record, facts: &Facts<'_>) {
     let result = match record.doc.get("result") {
         Some(Value::Object(result)) => result.clone(),
         // A dropped report is its own result.
-        _ => record.doc.clone(),
+        _ => record.submitted_document(),
     };
     finish(record, facts.now.wall);
     record.set("result", Value::Object(result.clone()));

@@ -103,7 +103,7 @@ fn numbers_go_on_after_a_resubmission_and_the_budget_starts_anew() {
 fn a_newer_format_is_refused_and_unknown_keys_are_kept() {
     let newer = doc(r#"{"handoffd":{"format":2}}"#);
     assert_eq!(Record::from_document(newer), Err(RecordError::Newer(2)));
-    let text = r#"{"handoffd":{"format":1,"revision":4,"chain":"c"}}"#;
+    let text = r#"{"handoffd":{"format":1,"revision":4,"newer":"c"}}"#;
     let record = Record::from_document(doc(text)).unwrap();
-    assert_eq!(reread(&record).meta.extra["chain"], "c");
+    assert_eq!(reread(&record).meta.extra["newer"], "c");
 }

@@ -116,9 +116,11 @@ fn only_work_that_succeeded_is_verified_and_with_all_that_it_left() {
         root.failed(id);
         assert!(!root.path(&format!("marks/{id}.stdin")).exists(), "{id}");
     }
-    root.drop_request("review", &orders("echo '{\"status\": \"needs_review\"}'"));
+    // What a person is to look at is verified before.
+    let review = "echo '{\"status\": \"needs_review\", \"phase\": \"p\", \"summary\": \"s\"}'";
+    root.drop_request("review", &orders(review));
     root.record("waiting", "review");
-    assert!(!root.path("marks/review.stdin").exists());
+    assert!(root.path("marks/review.stdin").exists());
     root.drop_request("lost", &json!({ "target": { "agent_id": "lost" } }));
     let (record, code) = root.failed("lost");
     assert_eq!(code, "VALIDATION_FAILED");
