@@ -378,6 +378,7 @@ fn others() -> [Example; 7] {
             json!({
                 "/waiting/on": "human", "/waiting/kind": "review",
                 "/waiting/reason": "the text is ready; one name could not be checked",
+                "/waiting/options/approve": "go on",
             }),
         )
         .ends("waiting", &["needs_review"]),

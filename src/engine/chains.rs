@@ -1,6 +1,7 @@
 //! Chains: taking in what helpers gave back, deadlines of questions, and cancelling all below.
 
 use std::collections::HashSet;
+use std::io;
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::durable;
 use crate::engine::event::{Event, Folder};
 use crate::engine::moves::{load, max_retries, write};
 use crate::engine::world::World;
-use crate::policy::human::{Facts, Kind, answer, ask_person};
+use crate::policy::human::{Facts, answer, ask_person, asked_by};
 use crate::policy::next::wait;
 use crate::protocol::control::{Action, Command};
 use crate::protocol::id::HandoffId;
@@ -38,12 +39,9 @@ pub fn take_returns(world: &World, id: &str) {
     let returned = ids.iter().map(|child| returned(world, child));
     record.meta.links.returns.extend(returned);
     let now = world.now();
-    let person = View::of_record(&record)
-        .agent()
-        .is_some_and(|agent| agent.is_human());
-    let event = if person {
+    let event = if let Some(kind) = asked_by(&record) {
         let reason = format!("{} answered; see handoffd.returns", ids.join(", "));
-        ask_person(&mut record, Kind::Task, &reason, now, world.boot);
+        ask_person(&mut record, kind, &reason, now, world.boot);
         "waiting_human"
     } else {
         let reason = format!("{} returned; it runs when a place is free", listed(&ids));
@@ -109,7 +107,7 @@ pub fn expire(world: &World, id: &str) {
         choice: None,
         revision: None,
     };
-    match answer_record(world, &mut record, id, &command) {
+    match answer_as(world, &mut record, id, &command, true) {
         Ok(event) => write(world, id, &record, State::Waiting, event, || {}),
         Err(why) => {
             tracing::warn!(handoff_id = id, "its deadline could not be kept: {why}");
@@ -137,6 +135,16 @@ pub fn answer_record(
     id: &str,
     command: &Command,
 ) -> Result<&'static str, String> {
+    answer_as(world, record, id, command, false)
+}
+
+fn answer_as(
+    world: &World,
+    record: &mut Record,
+    id: &str,
+    command: &Command,
+    expired: bool,
+) -> Result<&'static str, String> {
     let config = world.config();
     let facts = Facts {
         id,
@@ -144,50 +152,59 @@ pub fn answer_record(
         now: world.now(),
         boot: world.boot,
         max_retries: max_retries(world, record, id),
+        expired,
     };
     answer(record, command, &facts)
 }
 
 /// Has everything cancelled that a handoff has set in motion and that has not ended. The
-/// commands are files like any other's, so a crash in between loses none of them.
+/// commands are files like any other's, so a crash in between loses none of them. Only what
+/// names it as its parent too is its own: the list may be a submission's.
 pub fn cancel_below(world: &World, record: &Record, id: &str, by: Option<&str>) -> usize {
     let mut seen: HashSet<String> = HashSet::new();
-    let mut open: Vec<String> = record.meta.links.children.clone();
+    let below = |record: &Record, id: &str| -> Vec<(String, String)> {
+        let children = record.meta.links.children.iter();
+        children.map(|child| (id.to_owned(), child.clone())).collect()
+    };
+    let mut open = below(record, id);
     let mut cancelled = 0;
-    while let Some(child) = open.pop() {
+    while let Some((parent, child)) = open.pop() {
         if seen.len() >= MOST_DESCENDANTS || !seen.insert(child.clone()) {
             continue;
         }
-        match world.layout.states_of(&child).first() {
-            Some(State::Completed | State::Failed) => {
-                let ended = world.layout.states_of(&child).first().copied();
-                let record = ended.and_then(|state| load(world, state, &child));
-                open.extend(record.into_iter().flat_map(|it| it.meta.links.children));
-            }
-            None if world.layout.submission(&child).is_none() => {}
-            _ => {
-                let command = json!({
-                    "action": "cancel", "handoff_id": child, "by": by,
-                    "comment": format!("{id} was cancelled"),
-                });
-                let name = format!("cancel-{child}.json");
-                let temp = world.layout.tmp().join(format!("control-{name}"));
-                let bytes = command.to_string().into_bytes();
-                let durability = world.config().daemon.durability;
-                let path = world.layout.control().join(name);
-                match durable::write_whole(&path, &temp, &bytes, durability) {
-                    Ok(()) => {
-                        cancelled += 1;
-                        let names = path.file_name().map(ToOwned::to_owned);
-                        world.tell(Event::Listed {
-                            folder: Folder::Control,
-                            names: names.into_iter().collect(),
-                        });
-                    }
-                    Err(error) => tracing::warn!(handoff_id = child, "not cancelled: {error}"),
-                }
-            }
+        let state = world.layout.states_of(&child).first().copied();
+        let Some(found) = load(world, state.unwrap_or(State::Pending), &child) else {
+            continue;
+        };
+        if found.meta.links.parent.as_ref() != Some(&parent) {
+            continue;
+        }
+        if matches!(state, Some(State::Completed | State::Failed)) {
+            open.extend(below(&found, &child));
+            continue;
+        }
+        match cancel_by_file(world, &child, id, by) {
+            Ok(()) => cancelled += 1,
+            Err(error) => tracing::warn!(handoff_id = child, "not cancelled: {error}"),
         }
     }
     cancelled
+}
+
+fn cancel_by_file(world: &World, child: &str, above: &str, by: Option<&str>) -> io::Result<()> {
+    let command = json!({
+        "action": "cancel", "handoff_id": child, "by": by,
+        "comment": format!("{above} was cancelled"),
+    });
+    let name = format!("cancel-{child}.json");
+    let temp = world.layout.tmp().join(format!("control-{name}"));
+    let bytes = command.to_string().into_bytes();
+    let durability = world.config().daemon.durability;
+    let path = world.layout.control().join(&name);
+    durable::write_whole(&path, &temp, &bytes, durability)?;
+    world.tell(Event::Listed {
+        folder: Folder::Control,
+        names: vec![name.into()],
+    });
+    Ok(())
 }

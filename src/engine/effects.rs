@@ -15,6 +15,7 @@ use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::policy::next::{fail, refusal};
 use crate::protocol::error::ErrorCode;
+use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::links::Spawn;
 use crate::protocol::record::Record;
@@ -116,20 +117,29 @@ fn apply_all(world: &World, decided: &Decided) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether something is still to be made that the last decision sets in motion.
+pub fn has_unmade(world: &World, record: &Record) -> bool {
+    let mut spawns = record.meta.links.spawns.iter();
+    spawns.any(|spawn| !is_made(&world.layout, spawn))
+}
+
+/// It may be on its way from one folder to the next, so where it comes from is asked first, and
+/// where it may turn back twice.
+fn is_made(layout: &Layout, spawn: &Spawn) -> bool {
+    layout.submission(&spawn.id).is_some()
+        || layout.is_taken(&spawn.id)
+        || layout.is_taken(&spawn.id)
+}
+
 /// Makes a handoff that an outcome asks for, unless it is there already: in any folder, so that
 /// one that has long ended is not made again.
 fn set_in_motion(world: &World, spawn: &Spawn) -> io::Result<()> {
     let layout = &world.layout;
-    // The loop looks at it before it hears that this outcome is done, so that nobody takes the
-    // queue for empty in between.
-    let look = || {
-        world.tell(Event::Listed {
-            folder: Folder::Pending,
-            names: vec![format!("{}.json", spawn.id).into()],
-        });
-    };
-    if layout.is_taken(&spawn.id) || layout.submission(&spawn.id).is_some() {
-        look();
+    if HandoffId::parse_made(&spawn.id).is_err() {
+        tracing::warn!("{:?} can't be an id: not set in motion", spawn.id);
+        return Ok(());
+    }
+    if is_made(layout, spawn) {
         return Ok(());
     }
     let durability = world.config().daemon.durability;
@@ -159,7 +169,13 @@ fn set_in_motion(world: &World, spawn: &Spawn) -> io::Result<()> {
         moved => moved?,
     }
     durable::sync_dir(&Layout::open_dir(&layout.state(folder))?, durability)?;
-    look();
+    if folder == State::Pending {
+        // A daemon that drains must know of it before it can believe that nothing is left.
+        world.tell(Event::Listed {
+            folder: Folder::Pending,
+            names: vec![format!("{}.json", spawn.id).into()],
+        });
+    }
     Ok(())
 }
 

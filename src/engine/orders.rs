@@ -92,6 +92,12 @@ impl Engine {
     fn obey(&mut self, name: OsString, whole: WholeCommand) {
         let id = whole.command.handoff_id.as_str().to_owned();
         if let Some(running) = self.running.get_mut(&id) {
+            if running.record.meta.applied.contains(&whole.key) {
+                // Carried out before a crash, and not yet deleted.
+                self.deferred_commands.insert(name.clone());
+                let done = Dismissal::new(&self.world, &name, whole.identity);
+                return self.actors.run(move |_| done.carried_out());
+            }
             let revision = running.record.meta.revision;
             if let Some(wanted) = whole.command.revision.filter(|it| *it != revision) {
                 let reason = commands::wrong_revision(wanted, revision);

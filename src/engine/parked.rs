@@ -37,7 +37,7 @@ pub struct Parked {
     pub holds_agent: bool,
     /// The wait is over; only a free slot is missing.
     pub ready: bool,
-    /// Of those that it waits for, how many are known to have ended.
+    /// Of those that it waits for, how many have ended; perhaps too many, never too few.
     pub ended: usize,
     /// How often somebody it waits for could not be found.
     pub misses: u32,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use crate::durable;
 use crate::engine::attempt::{Running, Verifying, verify_key};
-use crate::engine::effects::settle;
+use crate::engine::effects::{has_unmade, settle};
 use crate::engine::event::Event;
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::End;
@@ -239,6 +239,11 @@ fn carry_on(
             move_on(world, folder, id, &record, *to, past);
             Found::UnderWay
         }
+        // What a decided wait sets in motion may not have been made.
+        Action::Park if past.at_start && has_unmade(world, &record) => {
+            move_on(world, folder, id, &record, folder, past);
+            Found::UnderWay
+        }
         Action::Park => {
             if let Some(parked) = Parked::of(&record, world.now(), world.boot) {
                 Found::Parked(parked)
@@ -415,16 +420,19 @@ fn running(
 
 /// Goes on with files that were being rejected.
 pub fn finish_rejections(world: &World) -> io::Result<()> {
-    for entry in fs::read_dir(world.layout.rejecting())? {
-        let path = entry?.path();
-        let is_bytes = path.extension().is_some_and(|ext| ext == "rejected");
-        if !is_bytes {
-            // A notice whose bytes never came: they are still where they were.
-            if fs::symlink_metadata(path.with_extension("rejected")).is_err() {
-                fs::remove_file(&path)?;
-            }
-            continue;
+    let entries = fs::read_dir(world.layout.rejecting())?;
+    let paths: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<_>>()?;
+    let is_bytes = |path: &&PathBuf| path.extension().is_some_and(|ext| ext == "rejected");
+    // Before any of the others goes on, and its notice leaves by itself.
+    for path in paths.iter().filter(|path| !is_bytes(path)) {
+        // A notice whose bytes never came: they are still where they were.
+        if fs::symlink_metadata(path.with_extension("rejected")).is_err() {
+            fs::remove_file(path)?;
         }
+    }
+    for path in paths.iter().filter(is_bytes).cloned() {
         let id = path
             .file_stem()
             .unwrap_or_default()

@@ -95,9 +95,11 @@ impl Engine {
     }
 
     pub(super) fn check_dependencies(&mut self, id: &str) {
-        let Some(parked) = self.lot.get(id) else {
+        let Some(parked) = self.lot.get_mut(id) else {
             return;
         };
+        // Those that end while this is being found out are added to what it finds.
+        parked.ended = 0;
         let (id, dependencies) = (id.to_owned(), parked.dependencies.clone());
         let artifacts = parked.artifacts.clone();
         self.checks += 1;
@@ -174,8 +176,9 @@ impl Engine {
             Dependency::Missing => lost,
             Dependency::Live => false,
         };
-        parked.ended = states.iter().filter(|state| ended(state)).count();
-        if parked.ended == states.len() {
+        let count = states.iter().filter(|state| ended(state)).count();
+        parked.ended += count;
+        if count == states.len() {
             self.begin_move(id, chains::take_returns);
         } else if missing && !lost {
             self.alarm(now + MISSED_AGAIN_MS, Alarm::Helpers(id.to_owned()));

@@ -9,8 +9,9 @@ use sha2::{Digest, Sha256};
 use crate::clock::Wall;
 use crate::config::{Config, Step};
 use crate::protocol::agent::AgentName;
+use crate::protocol::dialect::Dialect;
 use crate::protocol::links::Spawn;
-use crate::protocol::record::Record;
+use crate::protocol::record::{Attempt, AttemptOutcome, Record};
 use crate::protocol::view::View;
 
 /// How many sub-tasks one result may ask for.
@@ -193,23 +194,30 @@ pub fn carried(view: &View<'_>) -> Map<String, Value> {
     context
 }
 
-/// Helpers that a result asks for. `Err` with why none of them may be.
+/// Helpers that a result asks for. `Err` with those of them that may not be, at least one.
 pub fn delegates(
     record: &Record,
     id: &str,
     asked: Vec<Asked>,
     config: &Config,
     now: Wall,
-) -> Result<Vec<Spawn>, String> {
+) -> Result<Vec<Spawn>, Vec<Spawn>> {
     let spawns: Vec<Spawn> = asked
         .into_iter()
         .enumerate()
         .map(|(index, asked)| spawn(record, id, asked, index, config, now))
         .collect();
-    match spawns.iter().find_map(|spawn| spawn.refused.clone()) {
-        Some(why) => Err(why),
-        None => Ok(spawns),
+    if spawns.iter().all(|spawn| spawn.refused.is_none()) {
+        return Ok(spawns);
     }
+    let refused = |spawn: &Spawn| spawn.refused.is_some();
+    Err(spawns.into_iter().filter(refused).collect())
+}
+
+/// Why helpers may not be, in the words of the first.
+pub fn why_refused(refused: &[Spawn]) -> String {
+    let why = refused.iter().find_map(|spawn| spawn.refused.clone());
+    why.unwrap_or_default()
 }
 
 /// Makes the request, or says why it is refused.
@@ -223,11 +231,12 @@ fn spawn(
 ) -> Spawn {
     let links = &record.meta.links;
     let view = View::of_record(record);
-    // Every delegation of one handoff counts, also if it comes back each time.
     let hop = links.hop.saturating_add(1);
-    let by_result = u32::from(asked.by_result);
-    let earlier = u32::try_from(links.children.len()).unwrap_or(u32::MAX);
-    let count = links.asked.saturating_add(by_result);
+    let count = if asked.by_result {
+        asked_with_this(record)
+    } else {
+        links.asked
+    };
     let chain = links.chain_of(id);
     let input = Value::Object(asked.input);
     let entry = format!(
@@ -241,16 +250,24 @@ fn spawn(
         .attempts
         .last()
         .map_or(0, |attempt| attempt.number);
-    let child = child_id(chain, hop, id, attempt, index);
+    // One attempt, or none at all, may set several in motion one after the other.
+    let child = child_id(chain, hop, id, attempt, links.children.len() + index);
     let mut request = Map::new();
     request.insert("handoff_id".to_owned(), child.clone().into());
     request.insert("timestamp".to_owned(), now.to_string().into());
     let mut source = Map::new();
-    if let Some(agent) = view.agent_written() {
+    // A dropped report is the work of whoever reported, not of whom it names next.
+    let reported = view.dialect == Dialect::Report && record.meta.attempts.is_empty();
+    let (agent, phase) = if reported {
+        (view.source(), view.doc.get("phase").cloned())
+    } else {
+        (view.agent_written(), view.phase().map(Value::String))
+    };
+    if let Some(agent) = agent {
         source.insert("agent_id".to_owned(), agent.into());
     }
-    if let Some(phase) = view.phase() {
-        source.insert("phase".to_owned(), phase.into());
+    if let Some(phase) = phase {
+        source.insert("phase".to_owned(), phase);
     }
     request.insert("source".to_owned(), Value::Object(source));
     let mut target = Map::from_iter([("agent_id".to_owned(), asked.agent.to_string().into())]);
@@ -277,8 +294,7 @@ fn spawn(
         json!({
             "format": 1, "revision": 0, "attempts": [],
             "chain": chain, "hop": hop,
-            "asked": count.saturating_add(if asked.by_result { earlier } else { 0 }),
-            "parent": id, "trail": trail,
+            "asked": count, "parent": id, "trail": trail,
         }),
     );
     Spawn {
@@ -286,6 +302,29 @@ fn spawn(
         request,
         refused,
     }
+}
+
+/// How many times results have asked on the way to here, with the one that asks now. Every
+/// delegation of one handoff counts, also if it comes back each time; all the helpers that one
+/// result asks for are one.
+fn asked_with_this(record: &Record) -> u32 {
+    let earlier = record.meta.attempts.split_last().map_or(0, |(_, earlier)| {
+        let delegated = |attempt: &&Attempt| {
+            let outcome = attempt.outcome;
+            matches!(
+                outcome,
+                Some(AttemptOutcome::Blocked | AttemptOutcome::Delegated)
+            )
+        };
+        earlier.iter().filter(delegated).count()
+    });
+    let earlier = u32::try_from(earlier).unwrap_or(u32::MAX);
+    record
+        .meta
+        .links
+        .asked
+        .saturating_add(earlier)
+        .saturating_add(1)
 }
 
 /// Why a result may not ask for this, in a sentence that names the chain.
@@ -309,8 +348,7 @@ fn refusal(
         .collect();
     let way = way.join(" → ");
     let chain = links.chain_of(id);
-    let earlier = u32::try_from(links.children.len()).unwrap_or(u32::MAX);
-    let asked = links.asked.saturating_add(earlier).saturating_add(1);
+    let asked = asked_with_this(record);
     if links.trail.iter().any(|known| known == entry) {
         return Some(format!(
             "chain {chain} goes in a circle: {agent} was asked for the very same before \

@@ -3,10 +3,12 @@
 use serde_json::{Map, Value};
 
 use crate::policy::complete::merge_acknowledgment;
-use crate::policy::follow::{Asked, MAX_CHILDREN, carried, delegates, handed_on};
+use crate::policy::follow::{
+    Asked, MAX_CHILDREN, carried, delegates, handed_on, why_refused,
+};
 use crate::policy::human::{Kind, ask_person, wait_for_children};
 use crate::policy::judge::failure;
-use crate::policy::next::{Decision, Facts, close, decided, fail, failed, refusal};
+use crate::policy::next::{Decision, Facts, close, decided, fail, failed, human_issue, refusal};
 use crate::policy::reports::{blocked, blocked_reason};
 use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
@@ -19,6 +21,13 @@ use crate::protocol::view::View;
 pub fn stuck(record: &mut Record, result: Map<String, Value>, facts: &Facts<'_>) -> Decision {
     let reason = blocked_reason(&result).to_owned();
     merge_acknowledgment(record, &result);
+    if let Some(issue) = human_issue(&result) {
+        close(record, AttemptOutcome::Blocked, None, facts);
+        record.set("result", Value::Object(result));
+        let reason = format!("blocked ({reason}), and a person must decide: {issue}");
+        ask_person(record, Kind::Blocked, &reason, facts.now, facts.boot);
+        return decided(State::Waiting, "blocked");
+    }
     let Some(helper) = facts.config.routes_blocked.get(&reason) else {
         return failed(record, &blocked(result), facts);
     };
@@ -143,10 +152,10 @@ fn await_helpers(
             wait_for_children(record, spawns, reason, facts.now, facts.boot);
             decided(State::Waiting, event)
         }
-        Err(why) => {
+        Err(refused) => {
             let told = refusal(
                 ErrorCode::Blocked,
-                why,
+                why_refused(&refused),
                 vec![
                     "See the chain with handoffd chain; let the specialists end it, or raise \
                      daemon.max_hops"
@@ -154,6 +163,9 @@ fn await_helpers(
                 ],
             );
             fail(record, &told, facts.retry.max_retries, facts.now.wall);
+            let ids = refused.iter().map(|spawn| spawn.id.clone());
+            record.meta.links.children.extend(ids);
+            record.meta.links.spawns = refused;
             decided(State::Failed, "failed")
         }
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::{Now, Wall};
 use crate::config::Config;
 use crate::policy::complete::{complete, finish};
-use crate::policy::follow::{Asked, after_success, carried, delegates};
+use crate::policy::follow::{Asked, after_success, carried, delegates, why_refused};
 use crate::policy::judge::{Failure, Success};
 use crate::policy::next::{fail, link, refusal, wait};
 use crate::protocol::agent::AgentName;
@@ -128,6 +128,8 @@ pub struct Facts<'a> {
     pub now: Now,
     pub boot: &'a str,
     pub max_retries: u32,
+    /// Nobody answered in time. What runs again then would do so for ever.
+    pub expired: bool,
 }
 
 /// Applies an answer to a record that waits for a person. `Err` with why it can't be.
@@ -151,7 +153,8 @@ pub fn answer(
     });
     let again = match kind {
         Kind::Gate | Kind::Task => false,
-        Kind::Review | Kind::Blocked => true,
+        Kind::Review => !is_foreign_work(record, facts.config),
+        Kind::Blocked => true,
     };
     let rerun = |record: &mut Record, why: &str| {
         let who = command.by.as_deref().unwrap_or("a person");
@@ -171,7 +174,7 @@ pub fn answer(
         }
         Action::Reject => {
             let wants_rerun = View::of_record(record).text("gate", "on_reject") == Some("rerun");
-            if wants_rerun && again {
+            if wants_rerun && again && !facts.expired {
                 rerun(record, "wants it done again");
             } else {
                 fail(
@@ -198,6 +201,31 @@ pub fn answer(
             Ok("asked")
         }
         Action::Cancel | Action::Retry => Err(format!("{} is no answer", command.action)),
+    }
+}
+
+/// Whether the work under review is a dropped report's, whose author can't be run again as this
+/// handoff: it names somebody else to go on, or is no configured specialist.
+fn is_foreign_work(record: &Record, config: &Config) -> bool {
+    let view = View::of_record(record);
+    let dropped = view.dialect == Dialect::Report && record.meta.attempts.is_empty();
+    let runs = view.target().0.is_none()
+        && view
+            .agent()
+            .is_some_and(|agent| config.specialist(&agent).is_some());
+    dropped && !runs
+}
+
+/// Whom a record goes back to when a question about it was answered: a person, and in which
+/// role, or nobody but its own specialist.
+pub fn asked_by(record: &Record) -> Option<Kind> {
+    let view = View::of_record(record);
+    let is_human = view.agent().is_none_or(|agent| agent.is_human());
+    let dropped = view.dialect == Dialect::Report && record.meta.attempts.is_empty();
+    if dropped && view.status == Some("needs_review") {
+        Some(Kind::Review)
+    } else {
+        is_human.then_some(Kind::Task)
     }
 }
 
@@ -301,7 +329,8 @@ fn ask_source(record: &mut Record, command: &Command, facts: &Facts<'_>) -> Resu
         workflow_state: None,
         by_result: true,
     };
-    let spawns = delegates(record, id, vec![asked], facts.config, facts.now.wall)?;
+    let spawns = delegates(record, id, vec![asked], facts.config, facts.now.wall)
+        .map_err(|refused| why_refused(&refused))?;
     let reason = format!("a question was put to {agent}");
     wait_for_children(record, spawns, &reason, facts.now, facts.boot);
     Ok(())

@@ -35,6 +35,7 @@ fn answered(record: &mut Record, action: Action) -> Result<&'static str, String>
         now: NOW,
         boot: "boot",
         max_retries: 3,
+        expired: false,
     };
     answer(record, &command(action), &facts)
 }
@@ -148,6 +149,7 @@ fn a_choice_must_be_one_of_the_options() {
         now: NOW,
         boot: "boot",
         max_retries: 3,
+        expired: false,
     };
     let why = answer(&mut record, &with, &facts).unwrap_err();
     assert!(why.contains("a, b"), "{why}");

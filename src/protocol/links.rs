@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::id::HandoffId;
 use super::record::{RecordError, put, take};
 
 /// How a handoff is linked with others.
@@ -64,6 +65,14 @@ impl Links {
         put(map, "returns", &self.returns);
         put(map, "spawns", &self.spawns);
         put(map, "trail", &self.trail);
+    }
+
+    /// Names become parts of file names: what can't be an id is not believed.
+    pub(super) fn forget_what_is_no_id(&mut self) {
+        let is_id = |text: &String| HandoffId::parse_made(text).is_ok();
+        self.chain = self.chain.take().filter(is_id);
+        self.parent = self.parent.take().filter(is_id);
+        self.children.retain(is_id);
     }
 
     /// The chain's name: its first handoff's id.

@@ -285,9 +285,19 @@ fn finished(view: &View<'_>) -> Option<Finished> {
     Some(match view.status? {
         "blocked" => Finished::Blocked,
         "needs_review" => Finished::NeedsReview,
+        _ if requires_human(view.doc) => Finished::NeedsReview,
         _ if view.target().0.is_some() => Finished::HandedOn,
         _ => Finished::Complete,
     })
+}
+
+/// Whether a blocking issue is left that only a person can resolve.
+fn requires_human(doc: &Map<String, Value>) -> bool {
+    let issues = doc.get("blocking_issues").and_then(Value::as_array);
+    issues
+        .into_iter()
+        .flatten()
+        .any(|issue| issue.get("requires_human") == Some(&Value::Bool(true)))
 }
 
 fn retry(view: &View<'_>) -> RetryAsked {

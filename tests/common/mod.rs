@@ -3,6 +3,7 @@
 
 mod daemon;
 mod processes;
+mod team;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 
 pub use daemon::Daemon;
 pub use processes::{is_alive, keeper, keepers, kill};
+pub use team::{ask, child, children};
 
 /// How long anything may take before it counts as hanging. Generous: machines are loaded.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -100,13 +100,34 @@ fn what_a_result_says_of_itself_counts_at_any_exit_code() {
     // Result, exit code, then: error code, detail code, attempts.
     let cases = [
         (
-            json!({ "status": "blocked", "blocked_reason": "unknown" }),
-            0,
+            json!({ "status": "blocked", "blocked_reason": "unknown", "phase": "p",
+                    "attempted": ["all"], "handoff": { "context": "c" } }),
+            1,
             "BLOCKED",
             None,
             1,
         ),
-        (json!({ "status": "blocked" }), 1, "BLOCKED", None, 1),
+        (
+            json!({ "status": "blocked" }),
+            1,
+            "VALIDATION_FAILED",
+            None,
+            2,
+        ),
+        (
+            json!({ "status": "needs_review", "summary": "s" }),
+            0,
+            "VALIDATION_FAILED",
+            None,
+            2,
+        ),
+        (
+            json!({ "status": "complete", "phase": "p", "handoff": { "next_agent": "@fake" } }),
+            0,
+            "VALIDATION_FAILED",
+            None,
+            2,
+        ),
         (
             json!({ "status": "failed" }),
             0,
@@ -179,7 +200,7 @@ fn what_a_result_says_of_itself_counts_at_any_exit_code() {
         if let Some(message) = result["error"]["message"].as_str() {
             assert!(text(&record["error"]["message"]).contains(message));
         }
-        if result["status"] == "blocked" {
+        if code == "BLOCKED" {
             assert_eq!(outcomes(&record), ["blocked"]);
             assert_eq!(record["result"], *result);
         }
@@ -190,7 +211,7 @@ fn what_a_result_says_of_itself_counts_at_any_exit_code() {
 fn a_review_waits_for_a_person_also_over_a_restart() {
     let root = Root::new();
     let daemon = Daemon::start(&root);
-    let sh = "mark ran; echo '{\"status\": \"needs_review\", \"summary\": \"look\"}'; exit 1";
+    let sh = "mark ran; echo '{\"status\": \"needs_review\", \"phase\": 1, \"summary\": \"look\"}'; exit 1";
     root.drop_request("x", &orders(sh));
     let record = root.record("waiting", "x");
     assert_eq!(record["waiting"]["on"], "human");

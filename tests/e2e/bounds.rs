@@ -1,0 +1,166 @@
+//! What stops a chain: too many hops, circles, too many children; and what does not.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::common::{Daemon, Root, ask, child, children, outcomes, text, wait_until, with};
+
+/// Hands on to this agent, with a context that is the same each time, or not.
+fn hands_on(agent: &str, context: &str) -> String {
+    format!(
+        r#"printf '{{"status": "complete", "phase": "p", "handoff": {{"next_agent": "{agent}", "context": "%s"}}}}' "{context}""#
+    )
+}
+
+/// The chain's last handoff, by following the only child of each.
+fn last(root: &Root, first: &str) -> (usize, serde_json::Value) {
+    let mut id = first.to_owned();
+    for hop in 0.. {
+        let record = wait_until(&id, || {
+            ["completed", "failed"]
+                .iter()
+                .find_map(|state| root.record_in(state, &id))
+        });
+        if children(&record).is_empty() {
+            return (hop, record);
+        }
+        id = child(&record);
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_ping_pong_with_the_same_words_is_a_circle() {
+    let root = Root::team("", &[("ping", &hands_on("@pong", "ball")), ("pong", &hands_on("@ping", "ball"))]);
+    let _daemon = Daemon::start(&root);
+    root.drop_request("game", &ask("@ping"));
+    let (hops, record) = last(&root, "game");
+    assert_eq!(record["status"], "failed");
+    assert_eq!(record["error"]["code"], "BLOCKED");
+    let message = text(&record["error"]["message"]);
+    for part in ["game", "circle", "@pong", "@ping"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    assert_eq!(hops, 3);
+    assert!(outcomes(&record).is_empty(), "it never ran");
+    assert_eq!(root.names("handoffs/failed").len(), 1);
+}
+
+#[test]
+fn a_ping_pong_with_new_words_each_time_is_stopped_by_max_hops() {
+    let (ping, pong) = (hands_on("@pong", "$HANDOFF_ID"), hands_on("@ping", "$HANDOFF_ID"));
+    let root = Root::team("daemon.max_hops = 5", &[("ping", &ping), ("pong", &pong)]);
+    let _daemon = Daemon::start(&root);
+    root.drop_request("game", &ask("@ping"));
+    let (hops, record) = last(&root, "game");
+    assert_eq!(record["error"]["code"], "BLOCKED");
+    let message = text(&record["error"]["message"]);
+    assert!(message.contains("game") && message.contains("max_hops is 5"), "{message}");
+    assert!(message.contains("@pong → @ping"), "{message}");
+    assert_eq!(hops, 6);
+}
+
+#[test]
+fn who_asks_for_the_same_help_again_and_again_is_stopped() {
+    let stuck = |context: &str| {
+        format!(
+            r#"printf '{{"status": "blocked", "blocked_reason": "unknown", "phase": "p",
+            "attempted": ["a"], "handoff": {{"context": "%s"}}}}' "{context}""#
+        )
+    };
+    let root = Root::team(
+        "daemon.max_hops = 4\nroutes.blocked.unknown = '@help'",
+        &[("same", &stuck("x")), ("new", &stuck("$HANDOFF_ATTEMPT")), ("help", ":")],
+    );
+    let _daemon = Daemon::start(&root);
+    root.drop_request("circle", &ask("@same"));
+    root.drop_request("long", &ask("@new"));
+    for (id, word, attempts) in [("circle", "circle", 2), ("long", "max_hops", 5)] {
+        let (record, code) = root.failed(id);
+        assert_eq!(code, "BLOCKED");
+        let message = text(&record["error"]["message"]);
+        assert!(message.contains(word) && message.contains(id), "{message}");
+        assert_eq!(outcomes(&record), vec!["blocked"; attempts]);
+        // The one too many stands in failed/ too.
+        let kids = children(&record);
+        assert_eq!(kids.len(), attempts);
+        let (last, code) = root.failed(&kids[attempts - 1]);
+        assert_eq!(code, "BLOCKED");
+        assert!(text(&last["error"]["message"]).contains(id));
+    }
+}
+
+#[test]
+fn many_children_are_one_hop_and_too_many_are_a_mistake() {
+    let many = |count: usize| {
+        let kids = vec!["{\"agent\": \"@kid\"}"; count].join(",");
+        let mut sh = String::new();
+        writeln!(sh, "if [ $HANDOFF_ATTEMPT = 1 ]; then cat <<'END'").unwrap();
+        writeln!(sh, "{{\"status\": \"delegate\", \"handoff\": {{\"children\": [{kids}]}}}}\nEND").unwrap();
+        writeln!(sh, "exit; fi").unwrap();
+        sh + &hands_on("@kid", "on")
+    };
+    let root = Root::team(
+        "daemon.max_hops = 3\ndefaults.retry.max_retries = 0",
+        &[("some", &many(20)), ("crowd", &many(1001)), ("kid", ":")],
+    );
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &ask("@some"));
+    let record = root.completed("x");
+    let kids = children(&record);
+    assert_eq!(kids.len(), 21, "twenty helpers, and the next agent");
+    root.completed(&kids[20]);
+    let over = json!({ "input": { "data": {} } });
+    root.drop_request("y", &with(ask("@crowd"), over));
+    let (record, code) = root.failed("y");
+    assert_eq!(code, "VALIDATION_FAILED");
+    let message = text(&record["error"]["message"]);
+    assert!(message.contains("handoff.children") && message.contains("1001"), "{message}");
+    assert!(children(&record).is_empty());
+}
+
+/// How many steps and children: fewer than promised where the machine is busy.
+fn count() -> usize {
+    let asked = std::env::var("E2E_CHAIN").ok();
+    asked.and_then(|count| count.parse().ok()).unwrap_or(300)
+}
+
+#[test]
+fn a_workflow_of_many_steps_runs_to_its_end() {
+    let count = count();
+    let mut steps = String::from("daemon.durability = 'relaxed'\nworkflows.long.steps = [");
+    for n in 0..count {
+        write!(steps, "{{ phase = 'p{n}', agent = '@step' }},").unwrap();
+    }
+    steps.push_str("]\nspecialists.'@step'.command = ['/bin/true']");
+    let root = Root::with(&steps);
+    let _daemon = Daemon::start(&root);
+    let state = json!({ "workflow_state": { "name": "long", "current_step": 1 } });
+    root.drop_request("w", &with(ask("@step"), state));
+    let (hops, record) = last(&root, "w");
+    assert_eq!((hops, &record["status"]), (count - 1, &json!("completed")));
+    assert_eq!(record["workflow_state"]["current_step"], count);
+    assert_eq!(root.names("handoffs/completed").len(), count);
+    assert!(root.names("handoffs/failed").is_empty());
+}
+
+#[test]
+fn a_wide_fan_out_returns_whole() {
+    let count = count();
+    let kids = vec!["{\"agent\": \"@kid\"}"; count].join(",");
+    let sh = format!(
+        "[ $HANDOFF_ATTEMPT = 1 ] || exit 0\ncat <<'END'\n\
+         {{\"status\": \"delegate\", \"handoff\": {{\"children\": [{kids}]}}}}\nEND"
+    );
+    let root = Root::team(
+        "daemon.durability = 'relaxed'\ndaemon.max_concurrent = 8\n\
+         specialists.'@kid'.command = ['/bin/true']",
+        &[("boss", &sh)],
+    );
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &ask("@boss"));
+    let record = root.completed("x");
+    assert_eq!(record["handoffd"]["returns"].as_array().unwrap().len(), count);
+    assert_eq!(root.names("handoffs/completed").len(), count + 1);
+}
