@@ -164,7 +164,9 @@ pub fn cancel_below(world: &World, record: &Record, id: &str, by: Option<&str>) 
     let mut seen: HashSet<String> = HashSet::new();
     let below = |record: &Record, id: &str| -> Vec<(String, String)> {
         let children = record.meta.links.children.iter();
-        children.map(|child| (id.to_owned(), child.clone())).collect()
+        children
+            .map(|child| (id.to_owned(), child.clone()))
+            .collect()
     };
     let mut open = below(record, id);
     let mut cancelled = 0;

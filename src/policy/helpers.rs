@@ -3,9 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::policy::complete::merge_acknowledgment;
-use crate::policy::follow::{
-    Asked, MAX_CHILDREN, carried, delegates, handed_on, why_refused,
-};
+use crate::policy::follow::{Asked, MAX_CHILDREN, carried, delegates, handed_on, why_refused};
 use crate::policy::human::{Kind, ask_person, wait_for_children};
 use crate::policy::judge::failure;
 use crate::policy::next::{Decision, Facts, close, decided, fail, failed, human_issue, refusal};

@@ -32,7 +32,13 @@ fn last(root: &Root, first: &str) -> (usize, serde_json::Value) {
 
 #[test]
 fn a_ping_pong_with_the_same_words_is_a_circle() {
-    let root = Root::team("", &[("ping", &hands_on("@pong", "ball")), ("pong", &hands_on("@ping", "ball"))]);
+    let root = Root::team(
+        "",
+        &[
+            ("ping", &hands_on("@pong", "ball")),
+            ("pong", &hands_on("@ping", "ball")),
+        ],
+    );
     let _daemon = Daemon::start(&root);
     root.drop_request("game", &ask("@ping"));
     let (hops, record) = last(&root, "game");
@@ -49,14 +55,20 @@ fn a_ping_pong_with_the_same_words_is_a_circle() {
 
 #[test]
 fn a_ping_pong_with_new_words_each_time_is_stopped_by_max_hops() {
-    let (ping, pong) = (hands_on("@pong", "$HANDOFF_ID"), hands_on("@ping", "$HANDOFF_ID"));
+    let (ping, pong) = (
+        hands_on("@pong", "$HANDOFF_ID"),
+        hands_on("@ping", "$HANDOFF_ID"),
+    );
     let root = Root::team("daemon.max_hops = 5", &[("ping", &ping), ("pong", &pong)]);
     let _daemon = Daemon::start(&root);
     root.drop_request("game", &ask("@ping"));
     let (hops, record) = last(&root, "game");
     assert_eq!(record["error"]["code"], "BLOCKED");
     let message = text(&record["error"]["message"]);
-    assert!(message.contains("game") && message.contains("max_hops is 5"), "{message}");
+    assert!(
+        message.contains("game") && message.contains("max_hops is 5"),
+        "{message}"
+    );
     assert!(message.contains("@pong → @ping"), "{message}");
     assert_eq!(hops, 6);
 }
@@ -71,7 +83,11 @@ fn who_asks_for_the_same_help_again_and_again_is_stopped() {
     };
     let root = Root::team(
         "daemon.max_hops = 4\nroutes.blocked.unknown = '@help'",
-        &[("same", &stuck("x")), ("new", &stuck("$HANDOFF_ATTEMPT")), ("help", ":")],
+        &[
+            ("same", &stuck("x")),
+            ("new", &stuck("$HANDOFF_ATTEMPT")),
+            ("help", ":"),
+        ],
     );
     let _daemon = Daemon::start(&root);
     root.drop_request("circle", &ask("@same"));
@@ -97,7 +113,11 @@ fn many_children_are_one_hop_and_too_many_are_a_mistake() {
         let kids = vec!["{\"agent\": \"@kid\"}"; count].join(",");
         let mut sh = String::new();
         writeln!(sh, "if [ $HANDOFF_ATTEMPT = 1 ]; then cat <<'END'").unwrap();
-        writeln!(sh, "{{\"status\": \"delegate\", \"handoff\": {{\"children\": [{kids}]}}}}\nEND").unwrap();
+        writeln!(
+            sh,
+            "{{\"status\": \"delegate\", \"handoff\": {{\"children\": [{kids}]}}}}\nEND"
+        )
+        .unwrap();
         writeln!(sh, "exit; fi").unwrap();
         sh + &hands_on("@kid", "on")
     };
@@ -116,7 +136,10 @@ fn many_children_are_one_hop_and_too_many_are_a_mistake() {
     let (record, code) = root.failed("y");
     assert_eq!(code, "VALIDATION_FAILED");
     let message = text(&record["error"]["message"]);
-    assert!(message.contains("handoff.children") && message.contains("1001"), "{message}");
+    assert!(
+        message.contains("handoff.children") && message.contains("1001"),
+        "{message}"
+    );
     assert!(children(&record).is_empty());
 }
 
@@ -161,6 +184,9 @@ fn a_wide_fan_out_returns_whole() {
     let _daemon = Daemon::start(&root);
     root.drop_request("x", &ask("@boss"));
     let record = root.completed("x");
-    assert_eq!(record["handoffd"]["returns"].as_array().unwrap().len(), count);
+    assert_eq!(
+        record["handoffd"]["returns"].as_array().unwrap().len(),
+        count
+    );
     assert_eq!(root.names("handoffs/completed").len(), count + 1);
 }

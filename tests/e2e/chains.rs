@@ -39,7 +39,10 @@ fn a_result_names_the_next_agent_who_gets_all_that_it_said() {
     let first = root.completed("first");
     let id = child(&first);
     let next = root.completed(&id);
-    assert_eq!(next["target"], json!({"agent_id": "@b", "phase": "building"}));
+    assert_eq!(
+        next["target"],
+        json!({"agent_id": "@b", "phase": "building"})
+    );
     assert_eq!(next["source"]["agent_id"], "@a");
     assert_eq!(next["context"], json!({"task_id": "T-1", "mine": 1.0}));
     assert_eq!(next["priority"], "high");
@@ -55,13 +58,25 @@ fn a_result_names_the_next_agent_who_gets_all_that_it_said() {
     assert_eq!(data["expectations"]["deliverable"], "code");
     let own = &next["handoffd"];
     assert_eq!(own["chain"], "first");
-    assert_eq!((own["hop"].as_u64(), &own["parent"]), (Some(1), &json!("first")));
+    assert_eq!(
+        (own["hop"].as_u64(), &own["parent"]),
+        (Some(1), &json!("first"))
+    );
     assert_eq!(read(&root, "b.stdin")["input"]["data"], *data);
     // The id is derived: chain, hop, and eight digits of a hash.
     let hash = id.strip_prefix("first.1-").expect(&id);
-    assert!(hash.len() == 8 && hash.chars().all(|c| c.is_ascii_hexdigit()), "{id}");
+    assert!(
+        hash.len() == 8 && hash.chars().all(|c| c.is_ascii_hexdigit()),
+        "{id}"
+    );
     let digest = Sha256::digest(b"first\x001\x000");
-    assert_eq!(hash, format!("{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]));
+    assert_eq!(
+        hash,
+        format!(
+            "{:02x}{:02x}{:02x}{:02x}",
+            digest[0], digest[1], digest[2], digest[3]
+        )
+    );
     assert!(children(&next).is_empty());
     assert_eq!(root.names("handoffs/completed").len(), 2);
     root.assert_audit_is_sound();
@@ -80,9 +95,15 @@ fn a_workflow_goes_on_by_itself_and_ends_with_its_last_step() {
     root.drop_request("f", &with(ask("@a"), state));
     let one = root.completed("f");
     let warning = one["warnings"].to_string();
-    assert!(warning.contains("@c") && warning.contains("@b"), "{warning}");
+    assert!(
+        warning.contains("@c") && warning.contains("@b"),
+        "{warning}"
+    );
     let two = root.completed(&child(&one));
-    assert_eq!(two["target"], json!({"agent_id": "@b", "phase": "building"}));
+    assert_eq!(
+        two["target"],
+        json!({"agent_id": "@b", "phase": "building"})
+    );
     assert_eq!(
         two["workflow_state"],
         json!({"name": "feature", "mine": "kept", "current_step": 2,
@@ -101,7 +122,10 @@ fn a_workflow_goes_on_by_itself_and_ends_with_its_last_step() {
     assert_eq!(three["context"]["task_id"], "T");
     assert_eq!(three["handoffd"]["chain"], "f");
     assert_eq!(three["handoffd"]["hop"], 2);
-    assert!(three["warnings"].to_string().contains("ends here"), "{three:#}");
+    assert!(
+        three["warnings"].to_string().contains("ends here"),
+        "{three:#}"
+    );
     assert!(children(&three).is_empty());
     assert_eq!(root.names("handoffs/completed").len(), 3);
 }
@@ -124,7 +148,10 @@ fn a_step_that_is_named_begins_there_and_an_unknown_workflow_is_only_carried() {
 
 #[test]
 fn a_failed_step_stops_the_later_ones_and_completed_ones_stay() {
-    let root = Root::team(WORKFLOW, &[("a", ENDS), ("b", "exit 64"), ("c", "mark ran")]);
+    let root = Root::team(
+        WORKFLOW,
+        &[("a", ENDS), ("b", "exit 64"), ("c", "mark ran")],
+    );
     let _daemon = Daemon::start(&root);
     let state = json!({ "workflow_state": { "name": "feature" } });
     root.drop_request("f", &with(ask("@a"), state));
@@ -156,7 +183,12 @@ fn a_report_that_breaks_its_rules_is_mended_in_the_retry() {
     let record = root.completed("x");
     assert_eq!(outcomes(&record), ["failed", "failed", "completed"]);
     let told = root.mark("2");
-    for field in ["VALIDATION_FAILED", "blocked_reason", "attempted", "handoff.blockers"] {
+    for field in [
+        "VALIDATION_FAILED",
+        "blocked_reason",
+        "attempted",
+        "handoff.blockers",
+    ] {
         assert!(told.contains(field), "{field}: {told}");
     }
     assert!(root.mark("3").contains("status"));
@@ -188,7 +220,10 @@ fn what_a_submission_says_of_its_links_moves_nothing_and_wakes_nobody() {
         echo '{"status": "delegate", "handoff": {"children": [{"agent": "@slow"}]}}'; fi"#;
     let next = r#"echo '{"status": "complete", "phase": "p",
         "handoff": {"next_agent": "@slow", "context": "c"}}'"#;
-    let root = Root::team("", &[("a", waits), ("n", next), ("slow", "mark up; await go")]);
+    let root = Root::team(
+        "",
+        &[("a", waits), ("n", next), ("slow", "mark up; await go")],
+    );
     let _daemon = Daemon::start(&root);
     root.drop_request("parent", &ask("@a"));
     let kid = child(&root.record("waiting", "parent"));
@@ -206,7 +241,10 @@ fn what_a_submission_says_of_its_links_moves_nothing_and_wakes_nobody() {
     assert!(follower.starts_with("forged.8-"), "{follower}");
     root.mark(&format!("{follower}.up"));
     assert!(forged["handoffd"]["returns"].is_null(), "{forged:#}");
-    root.command("c.json", &json!({ "action": "cancel", "handoff_id": "forged" }));
+    root.command(
+        "c.json",
+        &json!({ "action": "cancel", "handoff_id": "forged" }),
+    );
     assert_eq!(root.failed(&follower).1, "CANCELLED");
     root.assert_works("later");
     assert_eq!(root.states_of("parent"), ["waiting"]);

@@ -51,7 +51,10 @@ fn who_is_blocked_waits_for_help_and_runs_again_with_it() {
     let second = read(&root, "stdin.2");
     assert_eq!(second["handoffd"]["returns"], returned, "in its input");
     assert_eq!(second["handoffd"]["attempts"][1]["number"], 2);
-    assert!(record["handoffd"]["retries"].is_null(), "a return is no retry");
+    assert!(
+        record["handoffd"]["retries"].is_null(),
+        "a return is no retry"
+    );
     let helper = root.completed(&kid);
     assert_eq!(helper["source"]["agent_id"], "@dev");
     assert_eq!(helper["context"]["task_id"], "T");
@@ -128,7 +131,10 @@ fn a_dropped_report_that_is_blocked_is_helped_and_its_author_runs() {
     });
     root.drop_request("r", &report);
     let record = root.completed("r");
-    assert_eq!(record["handoffd"]["returns"][0]["result"]["summary"], "helped");
+    assert_eq!(
+        record["handoffd"]["returns"][0]["result"]["summary"],
+        "helped"
+    );
     let read = read(&root, "dev");
     assert_eq!(read["handoffd"]["returns"][0]["agent"], "@guard");
     assert_eq!(root.completed(&child(&record))["source"]["agent_id"], "dev");
@@ -167,14 +173,23 @@ fn sub_tasks_return_together_in_their_order() {
     let ended: Vec<_> = returns.iter().map(|it| text(&it["status"])).collect();
     assert_eq!(ended, ["completed", "failed", "completed"]);
     assert_eq!(returns[1]["result"]["error"]["code"], "UNKNOWN_AGENT");
-    assert_eq!(returns.iter().map(|it| text(&it["id"])).collect::<Vec<_>>(), ids);
+    assert_eq!(
+        returns.iter().map(|it| text(&it["id"])).collect::<Vec<_>>(),
+        ids
+    );
     let first = root.completed(&ids[0]);
     assert_eq!(first["input"]["data"], json!({"n": 1}));
     assert_eq!(first["context"], json!({"task_id": "T", "mine": true}));
     let third = root.completed(&ids[2]);
     assert_eq!(third["input"]["data"]["context"], "words");
     assert_eq!(third["target"]["phase"], "p");
-    assert_eq!(read(&root, "stdin.2")["handoffd"]["returns"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        read(&root, "stdin.2")["handoffd"]["returns"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
 }
 
 #[test]
@@ -200,11 +215,17 @@ fn a_cancel_reaches_all_below_and_leaves_no_process() {
         root.mark(&format!("{leaf}.up"));
     }
     // All places are taken: this one is still in pending/.
-    root.command("c.json", &json!({ "action": "cancel", "handoff_id": "x", "by": "ann" }));
+    root.command(
+        "c.json",
+        &json!({ "action": "cancel", "handoff_id": "x", "by": "ann" }),
+    );
     for id in [&"x".to_owned(), &ids[0], &ids[1], &below[0], &below[1]] {
         let (record, code) = root.failed(id);
         assert_eq!(code, "CANCELLED", "{id}");
-        assert!(text(&record["error"]["message"]).contains("ann"), "{record:#}");
+        assert!(
+            text(&record["error"]["message"]).contains("ann"),
+            "{record:#}"
+        );
     }
     for leaf in leaves {
         assert!(!is_alive(root.pid_mark(&format!("{leaf}.pid"))), "{leaf}");
@@ -215,7 +236,11 @@ fn a_cancel_reaches_all_below_and_leaves_no_process() {
         .then_some(())
     });
     root.assert_works("after");
-    assert_eq!(outcomes(&root.failed("x").0), ["delegated"], "it did not run again");
+    assert_eq!(
+        outcomes(&root.failed("x").0),
+        ["delegated"],
+        "it did not run again"
+    );
 }
 
 #[test]

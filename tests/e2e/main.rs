@@ -15,6 +15,7 @@ mod artifacts;
 mod attempts;
 mod boards;
 mod bounds;
+mod chain_storm;
 mod chains;
 mod control;
 mod crashes;

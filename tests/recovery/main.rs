@@ -6,6 +6,7 @@
 )]
 
 mod artifacts;
+mod chains;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

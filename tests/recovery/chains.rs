@@ -1,0 +1,206 @@
+//! Rows 26 to 30: what a decided record sets in motion, whoever waits, and answers.
+
+use serde_json::{Value, json};
+
+use super::{Root, decided, fs, parked};
+
+/// A follow-up as a decided record carries it.
+fn spawn(id: &str) -> Value {
+    json!({ "id": id, "request": {
+        "handoff_id": id, "target": {"agent_id": "a"}, "input": {"data": {}},
+        "handoffd": {"format": 1, "revision": 0, "attempts": [], "chain": "x", "hop": 1,
+                     "parent": "x"},
+    }})
+}
+
+fn with_spawns(mut record: Value, ids: &[&str]) -> Value {
+    record["handoffd"]["children"] = json!(ids);
+    record["handoffd"]["spawns"] = ids.iter().map(|id| spawn(id)).collect();
+    record
+}
+
+fn waits_for(ids: &[&str]) -> Value {
+    let mut record = with_spawns(parked("helpers"), ids);
+    record["handoffd"].as_object_mut().unwrap().remove("timer");
+    record["handoffd"]["attempts"][0]["outcome"] = "delegated".into();
+    record["waiting"] = json!({"on": "handoff", "ids": ids, "reason": "delegated"});
+    record
+}
+
+fn ended(root: &Root, folder: &str, id: &str) {
+    let mut record = decided(folder);
+    record["handoff_id"] = id.into();
+    record["handoffd"]["parent"] = "x".into();
+    record["result"] = json!({"summary": format!("{id} says so")});
+    root.put(&format!("handoffs/{folder}/{id}.json"), &record.to_string());
+}
+
+#[test]
+fn row_26_what_a_decided_record_sets_in_motion_is_made_once() {
+    let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
+    for made in 0..=2 {
+        for pending in [true, false] {
+            let root = Root::new();
+            for id in &ids[..made] {
+                if pending {
+                    let request = spawn(id)["request"].to_string();
+                    root.put(&format!("handoffs/pending/{id}.json"), &request);
+                } else {
+                    ended(&root, "completed", id);
+                }
+            }
+            let record = with_spawns(decided("completed"), &ids);
+            root.put("handoffs/in-progress/x.json", &record.to_string());
+            root.recover();
+            assert_eq!(root.folders_of("x"), ["completed"]);
+            assert_eq!(root.starts("x"), 0);
+            for (n, id) in ids.iter().enumerate() {
+                let record = root.expect_completed(id, usize::from(pending || n >= made));
+                assert_eq!(record["handoffd"]["parent"], "x");
+            }
+            assert_eq!(
+                fs::read_dir(root.path("handoffs/failed")).unwrap().count(),
+                0
+            );
+        }
+    }
+}
+
+#[test]
+fn row_26_a_refused_one_goes_straight_to_failed() {
+    let root = Root::new();
+    let mut record = with_spawns(decided("completed"), &["x.1-aaaaaaaa"]);
+    record["handoffd"]["spawns"][0]["refused"] = "chain x goes in a circle".into();
+    root.put("handoffs/in-progress/x.json", &record.to_string());
+    root.recover();
+    assert_eq!(root.folders_of("x"), ["completed"]);
+    let refused = root.record("failed", "x.1-aaaaaaaa");
+    assert_eq!(refused["error"]["code"], "BLOCKED");
+    assert_eq!(root.starts("x.1-aaaaaaaa"), 0);
+}
+
+#[test]
+fn row_26_a_parent_that_is_to_wait_is_woken_when_all_have_ended() {
+    let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
+    let root = Root::new();
+    ended(&root, "failed", ids[0]);
+    root.put("handoffs/in-progress/x.json", &waits_for(&ids).to_string());
+    root.recover();
+    root.expect_completed(ids[1], 1);
+    let record = root.expect_completed("x", 1);
+    let returns = record["handoffd"]["returns"].as_array().unwrap();
+    assert_eq!(returns.len(), 2);
+    assert_eq!(returns[0]["status"], "failed");
+    assert_eq!(returns[1]["status"], "completed");
+}
+
+#[test]
+fn row_27_helpers_that_a_waiting_record_names_are_made() {
+    let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
+    for made in 0..=2 {
+        let root = Root::new();
+        for id in &ids[..made] {
+            let request = spawn(id)["request"].to_string();
+            root.put(&format!("handoffs/pending/{id}.json"), &request);
+        }
+        root.put("handoffs/waiting/x.json", &waits_for(&ids).to_string());
+        root.recover();
+        for id in ids {
+            root.expect_completed(id, 1);
+        }
+        let record = root.expect_completed("x", 1);
+        let returns = record["handoffd"]["returns"].as_array().unwrap();
+        assert!(
+            returns.iter().all(|it| it["status"] == "completed"),
+            "{record:#}"
+        );
+        assert_eq!(returns.len(), 2);
+    }
+}
+
+#[test]
+fn row_28_who_ended_while_nobody_looked_wakes_its_parent() {
+    let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
+    let root = Root::new();
+    ended(&root, "completed", ids[0]);
+    ended(&root, "failed", ids[1]);
+    root.put("handoffs/waiting/x.json", &waits_for(&ids).to_string());
+    root.recover();
+    let record = root.expect_completed("x", 1);
+    let returns = record["handoffd"]["returns"].as_array().unwrap();
+    assert_eq!(returns.len(), 2);
+    assert_eq!(returns[0]["result"]["summary"], "x.1-aaaaaaaa says so");
+    assert_eq!(record["output"]["attempt"], 2);
+}
+
+#[test]
+fn row_28_who_is_waited_for_and_gone_is_lost_and_said_so() {
+    let root = Root::new();
+    let mut record = waits_for(&["gone"]);
+    record["handoffd"]["spawns"] = json!([]);
+    root.put("handoffs/waiting/x.json", &record.to_string());
+    root.recover();
+    // A drain does not wait for what nothing present can end; a daemon that stays does.
+    let folders = root.folders_of("x");
+    if folders == ["completed"] {
+        let record = root.record("completed", "x");
+        assert_eq!(record["handoffd"]["returns"][0]["status"], "lost");
+    } else {
+        assert_eq!(folders, ["waiting"]);
+    }
+}
+
+#[test]
+fn row_29_an_answer_that_was_decided_is_carried_out_once() {
+    let root = Root::new();
+    let command = json!({"action": "approve", "handoff_id": "x"}).to_string();
+    root.put("handoffs/control/yes.json", &command);
+    let path = root.path("handoffs/control/yes.json");
+    let key = {
+        use std::os::unix::fs::MetadataExt;
+        let meta = fs::metadata(path).unwrap();
+        let modified = meta.mtime() * 1_000_000_000 + meta.mtime_nsec();
+        format!("yes.json:{}:{modified}", meta.ino())
+    };
+    let mut record = with_spawns(decided("completed"), &["x.1-aaaaaaaa"]);
+    record["answer"] = json!({"action": "approve"});
+    record["handoffd"]["applied"] = json!([key]);
+    root.put("handoffs/waiting/x.json", &record.to_string());
+    root.recover();
+    assert_eq!(root.folders_of("x"), ["completed"]);
+    root.expect_completed("x.1-aaaaaaaa", 1);
+    let control = root.path("handoffs/control");
+    assert!(!control.join("yes.json").exists());
+    assert_eq!(fs::read_dir(control.join("rejected")).unwrap().count(), 0);
+}
+
+#[test]
+fn row_30_a_cancel_cut_in_half_reaches_all() {
+    let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
+    let root = Root::new();
+    for id in ids {
+        let mut record = parked("later")
+            .to_string()
+            .replace("\"x\"", &format!("{id:?}"));
+        record = record
+            .replace("\"retry\"", "\"human\"")
+            .replace("\"timer\"", "\"no\"");
+        let mut record: Value = serde_json::from_str(&record).unwrap();
+        record["handoffd"]["parent"] = "x".into();
+        root.put(&format!("handoffs/waiting/{id}.json"), &record.to_string());
+    }
+    root.put("handoffs/waiting/x.json", &waits_for(&ids).to_string());
+    for id in ["x", ids[0]] {
+        let cancel = json!({"action": "cancel", "handoff_id": id}).to_string();
+        root.put(&format!("handoffs/control/cancel-{id}.json"), &cancel);
+    }
+    root.recover();
+    for id in ["x", ids[0], ids[1]] {
+        assert_eq!(
+            root.record("failed", id)["error"]["code"],
+            "CANCELLED",
+            "{id}"
+        );
+        assert_eq!(root.starts(id), 0);
+    }
+}
