@@ -55,11 +55,12 @@ fn a_ping_pong_with_the_same_words_is_a_circle() {
 
 #[test]
 fn a_ping_pong_with_new_words_each_time_is_stopped_by_max_hops() {
-    let (ping, pong) = (
-        hands_on("@pong", "$HANDOFF_ID"),
-        hands_on("@ping", "$HANDOFF_ID"),
+    let first = hands_on("@pong", "$HANDOFF_ID");
+    let second = hands_on("@ping", "$HANDOFF_ID");
+    let root = Root::team(
+        "daemon.max_hops = 5",
+        &[("ping", &first), ("pong", &second)],
     );
-    let root = Root::team("daemon.max_hops = 5", &[("ping", &ping), ("pong", &pong)]);
     let _daemon = Daemon::start(&root);
     root.drop_request("game", &ask("@ping"));
     let (hops, record) = last(&root, "game");

@@ -119,7 +119,7 @@ fn a_dropped_report_that_is_blocked_is_helped_and_its_author_runs() {
     let root = Root::team(
         ROUTES,
         &[
-            ("dev", r#"cat >marks/dev; echo >>marks/dev"#),
+            ("dev", "cat >marks/dev; echo >>marks/dev"),
             ("guard", r#"echo '{"summary": "helped"}'"#),
         ],
     );
@@ -255,4 +255,20 @@ fn a_cancel_of_what_has_completed_reaches_what_it_set_in_motion() {
     root.command("c.json", &json!({ "action": "cancel", "handoff_id": "x" }));
     assert_eq!(root.failed(&next).1, "CANCELLED");
     assert_eq!(root.states_of("x"), ["completed"]);
+}
+
+#[test]
+fn a_helper_that_somebody_deleted_is_lost_and_its_parent_is_told() {
+    let asked = json!([{"agent": "human"}]);
+    let root = Root::team("", &[("boss", &delegates(&asked))]);
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &ask("@boss"));
+    let kid = child(&root.record("waiting", "x"));
+    root.record("waiting", &kid);
+    std::fs::remove_file(root.state("waiting", &kid)).unwrap();
+    let record = root.completed("x");
+    assert_eq!(
+        record["handoffd"]["returns"],
+        json!([{"id": kid, "status": "lost"}])
+    );
 }

@@ -108,27 +108,6 @@ fn what_a_result_says_of_itself_counts_at_any_exit_code() {
             1,
         ),
         (
-            json!({ "status": "blocked" }),
-            1,
-            "VALIDATION_FAILED",
-            None,
-            2,
-        ),
-        (
-            json!({ "status": "needs_review", "summary": "s" }),
-            0,
-            "VALIDATION_FAILED",
-            None,
-            2,
-        ),
-        (
-            json!({ "status": "complete", "phase": "p", "handoff": { "next_agent": "@fake" } }),
-            0,
-            "VALIDATION_FAILED",
-            None,
-            2,
-        ),
-        (
             json!({ "status": "failed" }),
             0,
             "PROCESSING_ERROR",
@@ -204,6 +183,41 @@ fn what_a_result_says_of_itself_counts_at_any_exit_code() {
             assert_eq!(outcomes(&record), ["blocked"]);
             assert_eq!(record["result"], *result);
         }
+    }
+}
+
+#[test]
+fn a_result_that_is_a_report_keeps_the_rules_of_one() {
+    let root = Root::with(ONE_RETRY);
+    let _daemon = Daemon::start(&root);
+    let cases = [
+        (json!({ "status": "blocked" }), 1, "blocked_reason"),
+        (
+            json!({ "status": "needs_review", "summary": "s" }),
+            0,
+            "phase",
+        ),
+        (
+            json!({ "status": "complete", "phase": "p", "handoff": { "next_agent": "@fake" } }),
+            0,
+            "summary",
+        ),
+        (
+            json!({ "phase": "p", "summary": "s", "handoff": { "context": "c" } }),
+            0,
+            "status",
+        ),
+    ];
+    for (n, (result, exit, _)) in cases.iter().enumerate() {
+        let sh = format!("echo '{result}'; exit {exit}");
+        root.drop_request(&format!("c{n}"), &orders(&sh));
+    }
+    for (n, (result, _, field)) in cases.iter().enumerate() {
+        let (record, code) = root.failed(&format!("c{n}"));
+        assert_eq!(code, "VALIDATION_FAILED", "{result}");
+        assert_eq!(outcomes(&record).len(), 2, "{result}");
+        let wrong = record["validation"]["errors"].to_string();
+        assert!(wrong.contains(field), "{wrong}");
     }
 }
 

@@ -134,20 +134,13 @@ fn row_28_who_ended_while_nobody_looked_wakes_its_parent() {
 }
 
 #[test]
-fn row_28_who_is_waited_for_and_gone_is_lost_and_said_so() {
+fn row_28_who_is_waited_for_and_nowhere_is_not_waited_for_by_a_drain() {
     let root = Root::new();
     let mut record = waits_for(&["gone"]);
     record["handoffd"]["spawns"] = json!([]);
     root.put("handoffs/waiting/x.json", &record.to_string());
     root.recover();
-    // A drain does not wait for what nothing present can end; a daemon that stays does.
-    let folders = root.folders_of("x");
-    if folders == ["completed"] {
-        let record = root.record("completed", "x");
-        assert_eq!(record["handoffd"]["returns"][0]["status"], "lost");
-    } else {
-        assert_eq!(folders, ["waiting"]);
-    }
+    assert_eq!(root.folders_of("x"), ["waiting"]);
 }
 
 #[test]
