@@ -1,4 +1,4 @@
-//! Rows 26 to 30: what a decided record sets in motion, whoever waits, and answers.
+//! Rows 32 to 36: what a decided record sets in motion, whoever waits, and answers.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn ended(root: &Root, folder: &str, id: &str) {
 }
 
 #[test]
-fn row_26_what_a_decided_record_sets_in_motion_is_made_once() {
+fn row_32_what_a_decided_record_sets_in_motion_is_made_once() {
     let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
     for made in 0..=2 {
         for pending in [true, false] {
@@ -67,7 +67,7 @@ fn row_26_what_a_decided_record_sets_in_motion_is_made_once() {
 }
 
 #[test]
-fn row_26_a_refused_one_goes_straight_to_failed() {
+fn row_32_a_refused_one_goes_straight_to_failed() {
     let root = Root::new();
     let mut record = with_spawns(decided("completed"), &["x.1-aaaaaaaa"]);
     record["handoffd"]["spawns"][0]["refused"] = "chain x goes in a circle".into();
@@ -80,7 +80,7 @@ fn row_26_a_refused_one_goes_straight_to_failed() {
 }
 
 #[test]
-fn row_26_a_parent_that_is_to_wait_is_woken_when_all_have_ended() {
+fn row_32_a_parent_that_is_to_wait_is_woken_when_all_have_ended() {
     let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
     let root = Root::new();
     ended(&root, "failed", ids[0]);
@@ -95,7 +95,7 @@ fn row_26_a_parent_that_is_to_wait_is_woken_when_all_have_ended() {
 }
 
 #[test]
-fn row_27_helpers_that_a_waiting_record_names_are_made() {
+fn row_33_helpers_that_a_waiting_record_names_are_made() {
     let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
     for made in 0..=2 {
         let root = Root::new();
@@ -119,7 +119,7 @@ fn row_27_helpers_that_a_waiting_record_names_are_made() {
 }
 
 #[test]
-fn row_28_who_ended_while_nobody_looked_wakes_its_parent() {
+fn row_34_who_ended_while_nobody_looked_wakes_its_parent() {
     let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
     let root = Root::new();
     ended(&root, "completed", ids[0]);
@@ -134,7 +134,7 @@ fn row_28_who_ended_while_nobody_looked_wakes_its_parent() {
 }
 
 #[test]
-fn row_28_who_is_waited_for_and_nowhere_is_not_waited_for_by_a_drain() {
+fn row_34_who_is_waited_for_and_nowhere_is_not_waited_for_by_a_drain() {
     let root = Root::new();
     let mut record = waits_for(&["gone"]);
     record["handoffd"]["spawns"] = json!([]);
@@ -144,7 +144,7 @@ fn row_28_who_is_waited_for_and_nowhere_is_not_waited_for_by_a_drain() {
 }
 
 #[test]
-fn row_29_an_answer_that_was_decided_is_carried_out_once() {
+fn row_35_an_answer_that_was_decided_is_carried_out_once() {
     let root = Root::new();
     let command = json!({"action": "approve", "handoff_id": "x"}).to_string();
     root.put("handoffs/control/yes.json", &command);
@@ -168,7 +168,7 @@ fn row_29_an_answer_that_was_decided_is_carried_out_once() {
 }
 
 #[test]
-fn row_30_a_cancel_cut_in_half_reaches_all() {
+fn row_36_a_cancel_cut_in_half_reaches_all() {
     let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
     let root = Root::new();
     for id in ids {
