@@ -1,4 +1,5 @@
-//! `handoffd cancel` and `handoffd retry`: acting, by way of `control/`.
+//! `handoffd cancel` and `handoffd retry`: acting, by way of `control/`. A person's answers go
+//! the same way from [`crate::cli::answer`].
 //!
 //! The commands only drop files there, as any script can. So the same works while no daemon
 //! runs, and is carried out when one comes back; the commands say which it was.
@@ -56,13 +57,13 @@ pub struct RetryOptions {
 }
 
 #[derive(Debug, Args)]
-struct Words {
-    /// Who asks; the user's name if not given
+pub(super) struct Words {
+    /// Who says so; the user's name if not given
     #[arg(long, value_name = "NAME")]
-    by: Option<String>,
+    pub by: Option<String>,
     /// Why; it stands in the record and in the audit log
     #[arg(long, value_name = "TEXT")]
-    comment: Option<String>,
+    pub comment: Option<String>,
 }
 
 pub fn cancel(global: &Global, options: &CancelOptions) -> Outcome {
@@ -70,7 +71,14 @@ pub fn cancel(global: &Global, options: &CancelOptions) -> Outcome {
     for id in &options.ids {
         Place::find(&layout, id).ok_or_else(|| unknown_id(&layout, id))?;
     }
-    send(global, &layout, "cancel", &options.ids, &options.words)
+    send(
+        global,
+        &layout,
+        "cancel",
+        &options.ids,
+        &options.words,
+        None,
+    )
 }
 
 pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
@@ -83,7 +91,7 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
         for id in &options.ids {
             Place::find(&layout, id).ok_or_else(|| unknown_id(&layout, id))?;
         }
-        return send(global, &layout, "retry", &options.ids, &options.words);
+        return send(global, &layout, "retry", &options.ids, &options.words, None);
     }
     let mut filter = options.filters.to_filter()?;
     if filter.states.is_empty() {
@@ -99,7 +107,7 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
         return Ok(0);
     }
     let ids: Vec<String> = found.into_iter().map(|row| row.id).collect();
-    send(global, &layout, "retry", &ids, &options.words)
+    send(global, &layout, "retry", &ids, &options.words, None)
 }
 
 /// Shows what would be retried, and asks where there is somebody to ask.
@@ -132,14 +140,24 @@ fn confirmed(found: &[Row]) -> Result<bool, Failed> {
 }
 
 /// Drops one command for each id, and tells what became of them.
-fn send(global: &Global, layout: &Layout, action: &str, ids: &[String], words: &Words) -> Outcome {
+pub(super) fn send(
+    global: &Global,
+    layout: &Layout,
+    action: &str,
+    ids: &[String],
+    words: &Words,
+    choice: Option<&str>,
+) -> Outcome {
     let by = words.by.clone().or_else(|| std::env::var("USER").ok());
     let mut sent: Vec<(String, PathBuf)> = Vec::new();
     for id in ids {
         let name = format!("{action}-{}.json", uuid::Uuid::now_v7().simple());
-        let command = json!({
+        let mut command = json!({
             "action": action, "handoff_id": id, "by": by, "comment": words.comment,
         });
+        if let Some(choice) = choice {
+            command["choice"] = choice.into();
+        }
         let path = layout.control().join(&name);
         let temp = layout.control().join(format!(".{name}.tmp"));
         let bytes = format!("{command}\n");

@@ -1,6 +1,7 @@
-//! `handoffd audit`: one handoff's history, or whether the log is whole; `handoffd tail`:
+//! `handoffd audit`: the story of a handoff and its chain, or whether the log is whole; `handoffd tail`:
 //! events as they happen.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -10,15 +11,22 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::style::{Ink, ink, line, local, safe};
 use crate::cli::{Failed, Global, Outcome, complete};
+use crate::inspect::chain::gather;
 use crate::spool::layout::Layout;
 use crate::store::audit::{self, Line};
 use crate::watch::{FolderKey, Mode, Watcher};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code of --verify: 0 the log is whole, 1 it is not.")]
+#[command(
+    after_help = "Where a handoff belongs to a chain, the story of the whole chain is told, in \
+                  order.\n\nExit code of --verify: 0 the log is whole, 1 it is not."
+)]
 pub struct Options {
     #[arg(value_name = "ID", required_unless_present = "verify", add = complete::ids())]
     id: Option<String>,
+    /// Only this handoff, not its chain
+    #[arg(long, requires = "id")]
+    alone: bool,
     /// Check numbers and hashes of the whole log
     #[arg(long, conflicts_with = "id")]
     verify: bool,
@@ -30,11 +38,17 @@ pub fn audit(global: &Global, options: &Options) -> Outcome {
         return verify(global, &layout);
     };
     let lines = audit::recent(&layout.audit(), u64::MAX)?;
+    let mut told_of = HashSet::from([id.clone()]);
+    if !options.alone {
+        let chain = gather(&layout, id);
+        told_of.extend(chain.nodes().into_iter().map(|node| node.id.clone()));
+    }
     let mut found = false;
-    for line in lines
-        .iter()
-        .filter(|line| line.handoff_id.as_ref() == Some(id))
-    {
+    let about = |line: &&Line| {
+        let id = line.handoff_id.as_ref();
+        id.is_some_and(|id| told_of.contains(id))
+    };
+    for line in lines.iter().filter(about) {
         found = true;
         print(global, line)?;
     }
@@ -157,7 +171,7 @@ fn print(global: &Global, told: &Line) -> Result<(), Failed> {
         words.push(format!("attempt {attempt}"));
     }
     for key in [
-        "agent", "action", "by", "code", "message", "reason", "comment", "file",
+        "agent", "action", "choice", "by", "code", "message", "reason", "comment", "file",
     ] {
         if !text(key).is_empty() {
             words.push(line(text(key), 100));

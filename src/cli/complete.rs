@@ -10,7 +10,7 @@ use clap_complete::env::EnvCompleter;
 use crate::cli::{Cli, Global, Outcome};
 use crate::durable::Durability;
 use crate::inspect::artifacts;
-use crate::inspect::list::{Filter, places};
+use crate::inspect::list::{Filter, places, rows};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::store::tasks::Store;
@@ -64,6 +64,22 @@ pub fn ids() -> ArgValueCandidates {
 
 pub fn failed_ids() -> ArgValueCandidates {
     ArgValueCandidates::new(|| candidates(&[State::Failed, State::Waiting]))
+}
+
+/// Those that wait for a person.
+pub fn asked_ids() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let filter = Filter {
+            states: vec![State::Waiting],
+            waiting: Some("human".to_owned()),
+            ..Filter::default()
+        };
+        let places = places(&Layout::new(&root()), &filter).unwrap_or_default();
+        rows(&places, &filter)
+            .take(MOST)
+            .map(|(_, row)| CompletionCandidate::new(row.id).help(row.agent.map(Into::into)))
+            .collect()
+    })
 }
 
 pub fn live_ids() -> ArgValueCandidates {

@@ -11,8 +11,11 @@ use crate::clock::{Clock, Now, Wall, boot_id};
 use crate::config::Config;
 use crate::inspect::daemon::Daemon;
 use crate::inspect::explain::{Process, Queue, Situation, Standing, sentences};
+use crate::inspect::links::{self, Relations};
 use crate::inspect::list::{Filter, places, rows};
+use crate::inspect::question::Question;
 use crate::inspect::summary::{Place, Row};
+use crate::inspect::waits::Wait;
 use crate::keeper::journal;
 use crate::policy::schedule::head_start_ms;
 use crate::protocol::agent::AgentName;
@@ -83,25 +86,29 @@ fn standing(
             if left == Some(0) && matches!(on.as_str(), "retry" | "time") {
                 return Ok(Standing::Queued(queue(layout, config, &place.row(), now)?));
             }
-            Standing::Waiting {
+            let links = Relations::of(doc);
+            let helpers = links
+                .awaited
+                .iter()
+                .map(|helper| (helper.clone(), links::standing(layout, helper)));
+            let since = now.wall.0.saturating_sub(place.modified.0);
+            Standing::Waiting(Box::new(Wait {
                 until: timer.map(|timer| local(timer.until)),
                 left: left.map(Duration::from_millis),
-                ids: of("ids")
-                    .or_else(|| doc.get("depends_on"))
-                    .and_then(Value::as_array)
-                    .map(|ids| {
-                        ids.iter()
-                            .filter_map(Value::as_str)
-                            .map(str::to_owned)
-                            .collect()
-                    })
-                    .unwrap_or_default(),
+                since: u64::try_from(since).ok().map(Duration::from_millis),
+                helpers: helpers.collect(),
+                ids: match on.as_str() {
+                    "handoff" => links.awaited.clone(),
+                    _ if of("ids").is_some() => links.waits_for,
+                    _ => links.depends_on,
+                },
                 reason: text(of("reason"))
                     .unwrap_or_default()
                     .trim_end_matches('.')
                     .to_owned(),
+                question: Question::of(doc),
                 on,
-            }
+            }))
         }
         State::Completed => Standing::Completed {
             at: text(doc.get("completed_at"))

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::style::{Ink, columns, ink, line, local, safe, state};
+use crate::cli::style::{Ink, columns, ink, line, local, safe, span, state};
 use crate::cli::{Failed, Global, Outcome, duration};
 use crate::clock::{Clock, Wall};
 use crate::inspect::list::{Filter, places, rows};
+use crate::inspect::summary::Row;
 use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
@@ -31,9 +32,9 @@ pub struct Filters {
     /// Only those with this text in their id or error
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// Only those that wait for this: retry, time, dependency, handoff, human
-    #[arg(long, value_name = "WHAT")]
-    waiting: Option<String>,
+    /// Only those that wait for this; `human` is what people are asked
+    #[arg(long, value_enum, value_name = "WHAT")]
+    waiting: Option<Waiting>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,6 +46,28 @@ enum StateName {
     Waiting,
     Completed,
     Failed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Waiting {
+    #[value(alias = "person")]
+    Human,
+    Handoff,
+    Retry,
+    Time,
+    Dependency,
+}
+
+impl Waiting {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Handoff => "handoff",
+            Self::Retry => "retry",
+            Self::Time => "time",
+            Self::Dependency => "dependency",
+        }
+    }
 }
 
 impl Filters {
@@ -100,7 +123,7 @@ impl Filters {
                 .since
                 .map(|since| before(Clock::System.now().wall, since)),
             text: self.text.clone(),
-            waiting: self.waiting.clone(),
+            waiting: self.waiting.map(|what| what.word().to_owned()),
         })
     }
 }
@@ -112,7 +135,8 @@ fn before(now: Wall, since: Duration) -> Wall {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  handoffd list --state failed --since 1d\n  handoffd list --agent \
-                        coder --code TIMEOUT\n  handoffd list --json | head -5"
+                        coder --code TIMEOUT\n  handoffd list --waiting human     # what people are asked\n  \
+                        handoffd list --json | head -5"
 )]
 pub struct Options {
     #[command(flatten)]
@@ -147,34 +171,89 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
         }
         return Ok(0);
     }
-    let mut table: Vec<Vec<String>> = Vec::new();
-    for (_, row) in found.by_ref().take(take) {
+    let shown = found.by_ref().take(take).map(|(_, row)| row);
+    let (heading, mut table) = match options.filters.waiting {
+        Some(Waiting::Human) => inbox(shown),
+        Some(_) => waits(shown),
+        None => all_kinds(shown),
+    };
+    if table.is_empty() {
+        eprintln!("nothing matches");
+        return Ok(0);
+    }
+    table.insert(0, heading.iter().map(|h| ink(h, Ink::Bold)).collect());
+    out.write_all(columns(&table).as_bytes())?;
+    if !all && found.next().is_some() {
+        eprintln!("more: --page {}, or --limit 0 for all", options.page + 1);
+    }
+    if options.filters.waiting == Some(Waiting::Human) {
+        eprintln!("handoffd show ID tells what is asked and how to answer");
+    }
+    Ok(0)
+}
+
+type Table = (&'static [&'static str], Vec<Vec<String>>);
+
+fn all_kinds(rows: impl Iterator<Item = Row>) -> Table {
+    let table = rows.map(|row| {
         let (code, message) = row.error.clone().unwrap_or_default();
         let note = match &row.waiting_on {
             Some(on) if row.state == State::Waiting => format!("for a {on}"),
             _ if code.is_empty() => String::new(),
             _ => format!("{code}: {message}"),
         };
-        table.push(vec![
+        vec![
             safe(&row.id, false),
             state(row.state),
             safe(row.agent.as_deref().unwrap_or("?"), false),
             row.attempts.to_string(),
             local(row.updated_at),
             line(&note, 60),
-        ]);
-    }
-    if table.is_empty() {
-        eprintln!("nothing matches");
-        return Ok(0);
-    }
-    let heading = ["ID", "STATE", "AGENT", "TRIES", "CHANGED", ""]
-        .map(|h| ink(h, Ink::Bold))
-        .to_vec();
-    table.insert(0, heading);
-    out.write_all(columns(&table).as_bytes())?;
-    if !all && found.next().is_some() {
-        eprintln!("more: --page {}, or --limit 0 for all", options.page + 1);
-    }
-    Ok(0)
+        ]
+    });
+    let heading = &["ID", "STATE", "AGENT", "TRIES", "CHANGED", ""];
+    (heading, table.collect())
+}
+
+/// What people are asked, with how long ago and until when.
+fn inbox(rows: impl Iterator<Item = Row>) -> Table {
+    let now = Clock::System.now().wall;
+    let table = rows.map(|row| {
+        let asked = row.question.unwrap_or_default();
+        let kind = match &asked.gate {
+            Some(gate) => format!("{} {gate}", asked.kind),
+            None => asked.kind.clone(),
+        };
+        vec![
+            safe(&row.id, false),
+            line(&kind, 30),
+            safe(row.agent.as_deref().unwrap_or("?"), false),
+            age(row.updated_at, now),
+            asked.until.map_or_else(|| "-".to_owned(), local),
+            line(&asked.headline(), 80),
+        ]
+    });
+    let heading = &["ID", "KIND", "AGENT", "WAITS", "DEADLINE", "QUESTION"];
+    (heading, table.collect())
+}
+
+fn waits(rows: impl Iterator<Item = Row>) -> Table {
+    let now = Clock::System.now().wall;
+    let table = rows.map(|row| {
+        vec![
+            safe(&row.id, false),
+            safe(row.agent.as_deref().unwrap_or("?"), false),
+            row.attempts.to_string(),
+            age(row.updated_at, now),
+            row.until.map_or_else(|| "-".to_owned(), local),
+            line(row.reason.as_deref().unwrap_or_default(), 80),
+        ]
+    });
+    let heading = &["ID", "AGENT", "TRIES", "WAITS", "UNTIL", "WHY"];
+    (heading, table.collect())
+}
+
+fn age(since: Wall, now: Wall) -> String {
+    let ms = u64::try_from(now.0.saturating_sub(since.0)).unwrap_or(0);
+    span(Duration::from_millis(ms))
 }

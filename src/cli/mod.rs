@@ -4,8 +4,10 @@
 //! 2 wrong usage or configuration, 3 another daemon holds the root, 124 timed out.
 
 mod act;
+mod answer;
 mod artifacts;
 mod audit;
+mod chain;
 mod check;
 mod complete;
 mod explain;
@@ -93,7 +95,9 @@ enum Command {
     Logs(logs::Options),
     /// Events as they happen
     Tail(audit::TailOptions),
-    /// One handoff's history, or whether the audit log is whole
+    /// A chain of handoffs as a tree: who did what, and what is waited for
+    Chain(chain::Options),
+    /// The history of a handoff and its chain, or whether the audit log is whole
     Audit(audit::Options),
     /// What specialists produced, and whether it is still as it was
     Artifacts(artifacts::Options),
@@ -103,6 +107,12 @@ enum Command {
     Cancel(act::CancelOptions),
     /// Run failed handoffs again, or end a wait for a retry
     Retry(act::RetryOptions),
+    /// Say yes to what a handoff asks a person
+    Approve(answer::ApproveOptions),
+    /// Say no to it
+    Reject(answer::RejectOptions),
+    /// Ask back, before saying yes or no
+    Ask(answer::AskOptions),
     /// The states of tasks: what agents made, decided and hand on
     State(state::Options),
     /// What intake would say of a request, without running it
@@ -207,11 +217,15 @@ pub fn main() -> ExitCode {
         Some(Command::Explain(options)) => explain::explain(&cli.global, options),
         Some(Command::Logs(options)) => logs::logs(&cli.global, options),
         Some(Command::Tail(options)) => audit::tail(&cli.global, options),
+        Some(Command::Chain(options)) => chain::chain(&cli.global, options),
         Some(Command::Audit(options)) => audit::audit(&cli.global, options),
         Some(Command::Artifacts(options)) => artifacts::artifacts(&cli.global, options),
         Some(Command::Export(options)) => export::export(&cli.global, options),
         Some(Command::Cancel(options)) => act::cancel(&cli.global, options),
         Some(Command::Retry(options)) => act::retry(&cli.global, options),
+        Some(Command::Approve(options)) => answer::approve(&cli.global, options),
+        Some(Command::Reject(options)) => answer::reject(&cli.global, options),
+        Some(Command::Ask(options)) => answer::ask(&cli.global, options),
         Some(Command::State(options)) => state::state(&cli.global, options),
         Some(Command::Validate(options)) => validate::validate(&cli.global, options),
         Some(Command::Prune(options)) => prune::prune(&cli.global, options),

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::{Failed, Global, Outcome, duration};
 use crate::clock::{Clock, Wall};
+use crate::inspect::chain::gather;
+use crate::inspect::links::Relations;
 use crate::inspect::list::{Filter, places};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -18,8 +20,8 @@ use crate::spool::layout::Layout;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Ages that are not given come from [retention] in handoffd.toml; where that is \
-                        silent too, nothing of that kind is deleted. A record that a handoff still \
-                        waits for is spared.\n\nExamples:\n  handoffd prune --dry-run --completed 30d\n  \
+                        silent too, nothing of that kind is deleted. A record that one which \
+                        has not ended names, and the chain of such a one, is spared.\n\nExamples:\n  handoffd prune --dry-run --completed 30d\n  \
                         handoffd prune --completed 30d --failed 90d --logs 7d"
 )]
 pub struct Options {
@@ -102,18 +104,21 @@ fn named_by_live(layout: &Layout) -> Result<HashSet<String>, Failed> {
         ..Filter::default()
     };
     let mut named = HashSet::new();
+    let mut chained = HashSet::new();
     for place in places(layout, &live)? {
         let Some((doc, _)) = place.read() else {
             continue;
         };
-        match doc.get("depends_on") {
-            Some(Value::Array(ids)) => {
-                named.extend(ids.iter().filter_map(Value::as_str).map(str::to_owned));
-            }
-            Some(Value::String(id)) => drop(named.insert(id.clone())),
-            _ => {}
+        let links = Relations::of(&doc);
+        named.extend(links.named().cloned());
+        // A chain is kept whole while any of it is on its way.
+        if links.is_linked() && chained.insert(place.id.clone()) {
+            let members = gather(layout, &place.id);
+            let ids = members.nodes().into_iter().map(|node| node.id.clone());
+            chained.extend(ids);
         }
     }
+    named.extend(chained);
     Ok(named)
 }
 

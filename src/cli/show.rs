@@ -8,8 +8,11 @@ use serde_json::{Map, Value};
 use crate::cli::style::{Ink, columns, ink, local, safe, span, state};
 use crate::cli::{Global, Outcome, complete, unknown_id};
 use crate::clock::Wall;
+use crate::inspect::links::{Relations, standing};
+use crate::inspect::question::Question;
 use crate::inspect::summary::Place;
 use crate::keeper::journal;
+use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
@@ -92,6 +95,9 @@ fn page(
     fact("from", view.source().map(|agent| safe(agent, false)));
     let priority = view.get("priority").and_then(Value::as_str);
     fact("priority", priority.map(|priority| safe(priority, false)));
+    let links = Relations::of(doc);
+    fact("chain", links.chain.as_deref().map(|id| safe(id, false)));
+    fact("parent", links.parent.as_deref().map(|id| safe(id, false)));
     fact("waits for", plain(&["waiting", "on"]));
     fact(
         "until",
@@ -111,6 +117,15 @@ fn page(
     fact("summary", plain(&["result", "summary"]));
     fact("file", Some(safe(&layout.relative(&place.path), false)));
     say(columns(&facts).trim_end().to_owned());
+    if let Some(asked) = Question::of(doc).filter(|_| place.state == State::Waiting) {
+        say(question(&place.id, &asked).trim_end().to_owned());
+    }
+    if !links.children.is_empty() {
+        say(format!("\n{}", ink("CHILDREN", Ink::Bold)));
+        say(children(layout, &links, place.state).trim_end().to_owned());
+        let id = safe(&place.id, false);
+        say(ink(&format!("  all of it: handoffd chain {id}"), Ink::Dim));
+    }
     if let Some(record) = record.filter(|record| !record.meta.attempts.is_empty()) {
         say(format!("\n{}", ink("ATTEMPTS", Ink::Bold)));
         say(attempts(layout, &place.id, record).trim_end().to_owned());
@@ -126,6 +141,99 @@ fn page(
         }
     }
     page
+}
+
+/// What a person is asked, and how to answer.
+fn question(id: &str, asked: &Question) -> String {
+    let mut told = String::new();
+    let mut say = |text: String| {
+        told.push_str(&text);
+        told.push('\n');
+    };
+    let name = asked.gate.as_deref().unwrap_or_default();
+    let title = format!("QUESTION ({} {name}", asked.kind);
+    let title = safe(title.trim_end(), false) + ")";
+    say(format!("\n{}", ink(&title, Ink::Bold)));
+    say(format!("  {}", indented(&asked.headline())));
+    if let Some(to) = &asked.escalated_to {
+        say(format!("  escalated to {}", safe(to, false)));
+    }
+    if let Some(done) = &asked.done {
+        say(format!("  {} {}", ink("done:", Ink::Dim), indented(done)));
+    }
+    if !asked.items.is_empty() {
+        say(format!("  {}", ink("to look at:", Ink::Dim)));
+        for item in &asked.items {
+            say(format!("    - {}", indented(item)));
+        }
+    }
+    if asked.own_options {
+        say(format!("  {}", ink("options:", Ink::Dim)));
+        for (option, meaning) in &asked.options {
+            let meaning = if meaning.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", safe(meaning, false))
+            };
+            say(format!("    {}{meaning}", safe(option, false)));
+        }
+    }
+    say(format!("  {}", ink("to answer:", Ink::Dim)));
+    let id = safe(id, false);
+    let choice = if asked.own_options {
+        " --choice OPTION"
+    } else {
+        ""
+    };
+    let mut rows = vec![
+        (format!("approve {id}{choice}"), asked.approving()),
+        (
+            format!("reject {id} --comment WHY"),
+            "fails it, or runs it again where its gate says so",
+        ),
+    ];
+    if asked.may_ask() {
+        let what = "puts a question to whoever did the work";
+        rows.push((format!("ask {id} --comment WHAT"), what));
+    }
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(command, what)| vec![format!("    handoffd {command}"), ink(what, Ink::Dim)])
+        .collect();
+    say(columns(&rows).trim_end().to_owned());
+    told
+}
+
+/// Text of several lines, the later ones moved in.
+fn indented(text: &str) -> String {
+    safe(text.trim(), true).replace('\n', "\n      ")
+}
+
+/// Whom it has set in motion, and how they stand.
+fn children(layout: &Layout, links: &Relations, own: State) -> String {
+    const SHOWN: usize = 20;
+    let mut rows: Vec<Vec<String>> = links
+        .children
+        .iter()
+        .take(SHOWN)
+        .map(|child| {
+            let role = match links.returned.iter().find(|it| it.id == *child) {
+                Some(back) => format!("helped: {}", safe(&back.status, false)),
+                None if links.is_helper(child, own) => "helps".to_owned(),
+                None => "goes on".to_owned(),
+            };
+            let stands = standing(layout, child);
+            vec![
+                format!("  {}", safe(child, false)),
+                role,
+                safe(&stands, false),
+            ]
+        })
+        .collect();
+    if links.children.len() > SHOWN {
+        rows.push(vec![format!("  and {} more", links.children.len() - SHOWN)]);
+    }
+    columns(&rows)
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -1,4 +1,4 @@
-//! Commands: files in `control/` that say cancel or retry.
+//! Commands: files in `control/` that say cancel, retry, approve, reject or ask.
 //!
 //! A command that was carried out is deleted; one that can't be is moved to `rejected/` with
 //! the reason beside it. The record remembers what was carried out on it, so that a crash
@@ -245,7 +245,11 @@ pub fn note(world: &World, command: &Command) {
     let mut line = audit::Event::new(world.now().wall, "command")
         .about(command.handoff_id.as_str())
         .with("action", command.action.as_str());
-    for (key, value) in [("by", &command.by), ("comment", &command.comment)] {
+    for (key, value) in [
+        ("choice", &command.choice),
+        ("by", &command.by),
+        ("comment", &command.comment),
+    ] {
         if let Some(value) = value {
             line = line.with(key, value.clone());
         }

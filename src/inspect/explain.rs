@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::inspect::waits::{self, Wait};
+
 /// What is known of a handoff, its surroundings and its daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Situation {
@@ -27,13 +29,7 @@ pub enum Standing {
     Running(Process),
     /// In `in-progress/`, with no process that anybody knows of.
     Interrupted,
-    Waiting {
-        on: String,
-        until: Option<String>,
-        left: Option<Duration>,
-        ids: Vec<String>,
-        reason: String,
-    },
+    Waiting(Box<Wait>),
     Completed {
         at: Option<String>,
         seconds: Option<String>,
@@ -69,7 +65,7 @@ pub struct Process {
     pub ending: Option<String>,
 }
 
-fn short(duration: Duration) -> String {
+pub(super) fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let rounded = if seconds == 0 {
         duration
@@ -103,13 +99,7 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
              again."
                 .to_owned(),
         ],
-        Standing::Waiting {
-            on,
-            until,
-            left,
-            ids,
-            reason,
-        } => waiting(id, on, until.as_deref(), *left, ids, reason),
+        Standing::Waiting(wait) => waits::sentences(id, wait),
         Standing::Completed { at, seconds } => {
             let when = at
                 .as_ref()
@@ -213,57 +203,6 @@ fn running(id: &str, agent: &str, process: &Process) -> Vec<String> {
     told
 }
 
-fn waiting(
-    id: &str,
-    on: &str,
-    until: Option<&str>,
-    left: Option<Duration>,
-    ids: &[String],
-    reason: &str,
-) -> Vec<String> {
-    let when = match (until, left) {
-        (Some(until), Some(left)) => format!("until {until} (in {})", short(left)),
-        (Some(until), None) => format!("until {until}"),
-        _ => "until it is told to go on".to_owned(),
-    };
-    let first = match on {
-        "retry" => format!("{id} waits for its next attempt, {when}: {reason}."),
-        "time" => format!("{id} waits for a time, {when}: {reason}."),
-        // The reason names artifacts, which have no ids.
-        "dependency" if ids.is_empty() || reason.contains("; ") => format!("{id} {reason}."),
-        "dependency" => format!("{id} waits for {} to complete.", listed(ids)),
-        "handoff" => format!("{id} waits for {} that it handed work to.", listed(ids)),
-        "human" => format!("{id} waits for a person: {reason}."),
-        other => format!("{id} waits ({other}): {reason}."),
-    };
-    let second = match on {
-        "retry" | "time" => format!("To run it at once: handoffd retry {id}"),
-        "dependency" => match until {
-            Some(until) if ids.is_empty() => {
-                format!("It goes on when that is there. If it is not by {until}, this fails.")
-            }
-            Some(until) => format!(
-                "One that exists is waited for as long as it takes; one that does not exist, until \
-                 {until}. If one fails, this fails too."
-            ),
-            None => "It goes on when they complete; if one fails, this fails too.".to_owned(),
-        },
-        "handoff" => "It runs again when they have ended.".to_owned(),
-        "human" => format!("A person ends that; to give it up: handoffd cancel {id}"),
-        _ => format!("To give it up: handoffd cancel {id}"),
-    };
-    vec![first, second]
-}
-
-fn listed(ids: &[String]) -> String {
-    match ids {
-        [] => "other handoffs".to_owned(),
-        [one] => one.clone(),
-        [rest @ .., last] if ids.len() <= 5 => format!("{} and {last}", rest.join(", ")),
-        _ => format!("{} and {} others", ids[..4].join(", "), ids.len() - 4),
-    }
-}
-
 fn failed(id: &str, code: &str, message: &str, actions: &[String], again: bool) -> Vec<String> {
     let mut told = vec![format!("{id} failed with {code}: {message}.")];
     told.extend(
@@ -319,12 +258,13 @@ mod tests {
             },
         ];
         all.extend(
-            ["retry", "time", "dependency", "handoff", "human"].map(|on| Standing::Waiting {
-                on: on.to_owned(),
-                until: None,
-                left: None,
-                ids: vec!["p".to_owned()],
-                reason: "because".to_owned(),
+            ["retry", "time", "dependency", "handoff", "human"].map(|on| {
+                Standing::Waiting(Box::new(Wait {
+                    on: on.to_owned(),
+                    ids: vec!["p".to_owned()],
+                    reason: "because".to_owned(),
+                    ..Wait::default()
+                }))
             }),
         );
         all
@@ -350,23 +290,6 @@ mod tests {
                 "{standing:?}"
             );
         }
-    }
-
-    #[test]
-    fn an_artifact_that_is_waited_for_is_named() {
-        let told = waiting(
-            "x",
-            "dependency",
-            Some("noon"),
-            None,
-            &[],
-            "waits for the artifact plan",
-        );
-        let expected = [
-            "x waits for the artifact plan.",
-            "It goes on when that is there. If it is not by noon, this fails.",
-        ];
-        assert_eq!(told, expected);
     }
 
     #[test]

@@ -96,6 +96,9 @@ mod tests {
             updated_at: Wall(0),
             error: error.map(|(code, message)| (code.to_owned(), message.to_owned())),
             waiting_on: Some("human".to_owned()),
+            until: None,
+            reason: None,
+            question: None,
         }
     }
 

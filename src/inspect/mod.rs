@@ -5,8 +5,12 @@
 //! as lost.
 
 pub mod artifacts;
+pub mod chain;
 pub mod daemon;
 pub mod explain;
+pub mod links;
 pub mod list;
+pub mod question;
 pub mod status;
 pub mod summary;
+pub mod waits;

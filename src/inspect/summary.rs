@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::clock::Wall;
+use crate::inspect::question::Question;
 use crate::protocol::document;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Ext, Name, classify};
@@ -28,11 +29,17 @@ pub struct Row {
     pub error: Option<(String, String)>,
     /// What it waits for, in one word.
     pub waiting_on: Option<String>,
+    /// Until when at the latest.
+    pub until: Option<Wall>,
+    /// Why it waits.
+    pub reason: Option<String>,
+    /// What a person is asked.
+    pub question: Option<Question>,
 }
 
 impl Row {
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut row = json!({
             "id": self.id,
             "state": self.state.status(),
             "agent": self.agent,
@@ -42,7 +49,16 @@ impl Row {
             "error": self.error.as_ref().map(|(code, message)| {
                 json!({ "code": code, "message": message })
             }),
-        })
+        });
+        if let (State::Waiting, Some(on)) = (self.state, &self.waiting_on) {
+            row["waiting"] = json!({
+                "on": on,
+                "reason": self.reason,
+                "until": self.until.map(|until| until.to_string()),
+                "question": self.question.as_ref().map(Question::to_json),
+            });
+        }
+        row
     }
 }
 
@@ -115,6 +131,7 @@ impl Place {
 
     pub fn row(&self) -> Row {
         let (doc, record) = self.read().unwrap_or_default();
+        let waiting = doc.get("waiting").filter(|_| self.state == State::Waiting);
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let view = View::of_document(&doc);
         let error = doc.get("error").and_then(|error| {
@@ -133,7 +150,11 @@ impl Place {
             attempts: record.map_or(0, |record| record.meta.attempts.len()),
             updated_at: self.modified,
             error: error.filter(|_| self.state == State::Failed),
-            waiting_on: text(doc.get("waiting").and_then(|waiting| waiting.get("on"))),
+            waiting_on: text(waiting.and_then(|waiting| waiting.get("on"))),
+            until: text(waiting.and_then(|waiting| waiting.get("until")))
+                .and_then(|until| Wall::parse(&until)),
+            reason: text(waiting.and_then(|waiting| waiting.get("reason"))),
+            question: Question::of(&doc).filter(|_| waiting.is_some()),
         }
     }
 }

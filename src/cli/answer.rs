@@ -1,0 +1,106 @@
+//! `handoffd approve`, `reject` and `ask`: a person's answer, by way of `control/`.
+//!
+//! What can be known beforehand is checked here, so that a slip of the pen is told at once. The
+//! daemon checks it all again: it alone knows whether somebody was faster.
+
+use clap::Args;
+
+use crate::cli::act::{Words, send};
+use crate::cli::{Failed, Global, Outcome, complete, unknown_id};
+use crate::inspect::summary::Place;
+use crate::spool::layout::Layout;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "What a yes means depends on what was asked; handoffd show ID says it.\n\n\
+                  Examples:\n  handoffd list --waiting human\n  handoffd approve release-7 --comment \
+                  'fine, ship it'\n  handoffd approve release-7 --choice staged"
+)]
+pub struct ApproveOptions {
+    #[command(flatten)]
+    answer: Answer,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "It fails with REJECTED, or runs again with the comment where its gate says \
+                        so.\n\nExample:\n  handoffd reject release-7 --comment 'the tests are missing'"
+)]
+pub struct RejectOptions {
+    #[command(flatten)]
+    answer: Answer,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Whoever did the work runs again with the question, and comes back.\n\nExample:\n  \
+                  handoffd ask release-7 --comment 'why two tables?'"
+)]
+pub struct AskOptions {
+    #[command(flatten)]
+    answer: Answer,
+}
+
+#[derive(Debug, Args)]
+struct Answer {
+    #[arg(required = true, value_name = "ID", add = complete::asked_ids())]
+    ids: Vec<String>,
+    /// Which of the options that were listed
+    #[arg(long, value_name = "OPTION")]
+    choice: Option<String>,
+    #[command(flatten)]
+    words: Words,
+}
+
+pub fn approve(global: &Global, options: &ApproveOptions) -> Outcome {
+    answer(global, "approve", &options.answer)
+}
+
+pub fn reject(global: &Global, options: &RejectOptions) -> Outcome {
+    answer(global, "reject", &options.answer)
+}
+
+pub fn ask(global: &Global, options: &AskOptions) -> Outcome {
+    let said = options.answer.words.comment.as_deref().unwrap_or_default();
+    if said.trim().is_empty() {
+        let text = "what do you ask? Say it with --comment 'TEXT'";
+        return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
+    }
+    answer(global, "ask", &options.answer)
+}
+
+/// All of them are looked at before anything is answered.
+fn answer(global: &Global, action: &str, answer: &Answer) -> Outcome {
+    let layout = global.existing_layout()?;
+    for id in &answer.ids {
+        check(&layout, action, id, answer.choice.as_deref())?;
+    }
+    let Answer { ids, choice, words } = answer;
+    send(global, &layout, action, ids, words, choice.as_deref())
+}
+
+fn check(layout: &Layout, action: &str, id: &str, choice: Option<&str>) -> Result<(), Failed> {
+    let place = Place::find(layout, id).ok_or_else(|| unknown_id(layout, id))?;
+    let row = place.row();
+    let Some(question) = row.question else {
+        let stands = match row.waiting_on.as_deref() {
+            Some(on) => format!("it waits for a {on}, not for a person"),
+            None => format!("it is {}, and asks nobody", place.state),
+        };
+        let text = format!("can't {action} {id}: {stands} (see: handoffd explain {id})");
+        return Err(Failed::thing("NOT_WAITING", anyhow::anyhow!(text)));
+    };
+    if action == "ask" && !question.may_ask() {
+        let text = format!(
+            "can't ask about {id}: nothing has run yet that could answer; approve or reject it"
+        );
+        return Err(Failed::thing("NOBODY_TO_ASK", anyhow::anyhow!(text)));
+    }
+    match choice.and_then(|choice| question.refuses(choice)) {
+        Some(wrong) => Err(Failed::usage(
+            "USAGE",
+            anyhow::anyhow!("can't {action} {id}: {wrong}"),
+        )),
+        None => Ok(()),
+    }
+}
