@@ -18,18 +18,6 @@ impl Config {
                 ));
             }
         };
-        for (command, key) in [
-            (&self.notify.failed, "notify.failed"),
-            (&self.notify.waiting_human, "notify.waiting_human"),
-            (&self.notify.completed, "notify.completed"),
-        ] {
-            note(command.is_some(), key, "run notify commands");
-        }
-        note(
-            self.audit.packages,
-            "audit.packages",
-            "keep ended handoffs as packages",
-        );
         for (age, key) in [
             (self.retention.completed, "retention.completed"),
             (self.retention.failed, "retention.failed"),

@@ -203,8 +203,11 @@ impl Engine {
             .run(move |world| divert::reject(world, &name, broken));
     }
 
-    pub(super) fn on_rejected(&mut self, name: &OsStr) {
+    pub(super) fn on_rejected(&mut self, name: &OsStr, id: Option<&str>) {
         self.departures -= 1;
+        if let Some(id) = id {
+            self.make_known(id, State::Failed, None);
+        }
         // If it changed at the last moment it is still there, and is looked at anew.
         self.queue_look(name.to_owned());
     }
@@ -350,6 +353,7 @@ impl Engine {
                             not_before: request.not_before,
                             holds_agent: false,
                             ready: false,
+                            warn_ms: None,
                             ended: 0,
                             misses: 0,
                         },
@@ -384,9 +388,17 @@ impl Engine {
             self.departures -= 1;
         }
         match (outcome, id) {
-            (Diverted::Parked(parked), Some(id)) => self.park(&id, parked),
-            (Diverted::Ended, Some(id)) => self.on_ended(&id),
-            (Diverted::Parked(_) | Diverted::Ended, None) => {}
+            (Diverted::Parked(parked), Some(id)) => {
+                self.make_known(&id, State::Waiting, Some(&parked));
+                self.park(&id, parked);
+            }
+            (Diverted::Ended { id: stands, to }, wanted) => {
+                self.make_known(&stands, to, None);
+                if let Some(id) = wanted {
+                    self.on_ended(&id);
+                }
+            }
+            (Diverted::Parked(_), None) => {}
             (Diverted::Again, _) => self.queue_look(name),
             (Diverted::Io(error), _) => {
                 self.pause(&error);

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::clock::Wall;
 use crate::engine::world::World;
-use crate::engine::{Alarm, Engine};
+use crate::engine::{Alarm, Engine, packages};
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::spool::scan;
@@ -16,6 +16,18 @@ use crate::store::audit::Line;
 const GATHER_MS: u64 = 500;
 
 impl Engine {
+    /// Has written what a crash may have kept the last daemon from writing.
+    pub(super) fn catch_up(&self, shown_at: Option<Wall>, recent: &[Line]) {
+        let moved = moved_since(shown_at, recent);
+        let ended = packages::ended_lately(recent);
+        self.readers
+            .run(move |world| catch_up(world, shown_at, moved));
+        if self.world.config().audit.packages {
+            self.people
+                .keep(move |world| packages::catch_up(world, &ended));
+        }
+    }
+
     /// Sees to it that what was noted is shown before long.
     pub(super) fn show_board(&mut self) {
         if !self.due.board && self.world.board.is_dirty() {

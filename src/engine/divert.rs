@@ -135,7 +135,7 @@ fn try_divert(
     world.board.note(&record, &id, to, now.wall);
     let parked = Parked::of(&record, now, world.boot);
     let events = world.events.clone();
-    let name = name.to_owned();
+    let (name, own) = (name.to_owned(), id.clone());
     let change = Change::Settle {
         keep: original(world, &id, ext, syntax),
         id: id.clone(),
@@ -151,7 +151,7 @@ fn try_divert(
         }
         let outcome = match (to, parked) {
             (State::Waiting, Some(parked)) => Diverted::Parked(parked),
-            _ => Diverted::Ended,
+            _ => Diverted::Ended { id: own, to },
         };
         let _ = events.send(Event::Diverted {
             name,
@@ -353,7 +353,11 @@ pub fn reject(world: &World, name: &OsStr, broken: Broken) {
                     "it changed before it could be set aside"
                 );
             }
-            let _ = events.send(Event::Rejected { name });
+            let id = match finished {
+                Finished::Rejected(id) => Some(id),
+                Finished::Done | Finished::Skipped => None,
+            };
+            let _ = events.send(Event::Rejected { name, id });
         },
     );
 }

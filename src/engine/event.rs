@@ -121,8 +121,10 @@ pub enum Event {
         id: String,
         needs: Needs,
     },
+    /// A file that is no request was set aside, under this id if it was still there.
     Rejected {
         name: OsString,
+        id: Option<String>,
     },
     /// A file in `in-progress/` or `waiting/` that nobody had known of was dealt with.
     StrayDone {
@@ -139,8 +141,11 @@ pub enum Event {
 #[derive(Debug)]
 pub enum Diverted {
     Parked(Parked),
-    /// It stands in `failed/` or `completed/`.
-    Ended,
+    /// It stands in `failed/` or `completed/`, maybe under another id than it wanted.
+    Ended {
+        id: String,
+        to: State,
+    },
     /// Look at the name again.
     Again,
     Io(String),

@@ -220,6 +220,7 @@ impl Engine {
         self.restoring.remove(&id);
         self.forget_delay(&id);
         tracing::info!(handoff_id = id, attempt = key.attempt, "{to}");
+        self.make_known(&id, to, parked.as_ref());
         for dismissal in self.dismissals.remove(&id).unwrap_or_default() {
             self.actors.run(move |_| dismissal.carried_out());
         }

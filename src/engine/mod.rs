@@ -20,9 +20,11 @@ pub mod launch;
 pub mod leftovers;
 pub mod lifetimes;
 pub mod moves;
+pub mod notify;
 pub mod observer;
 pub mod orders;
 pub mod outcome;
+pub mod packages;
 pub mod parked;
 pub mod past;
 pub mod readmit;
@@ -90,6 +92,8 @@ enum Alarm {
     Board,
     /// Helpers that could not be found are looked for again.
     Helpers(String),
+    /// A person's time to answer is nearly over.
+    Deadline(String),
 }
 
 /// Alarms that are set already, and not to be set twice.
@@ -137,6 +141,8 @@ pub struct Engine {
     actors: Workers,
     /// Outcomes whose gates run commands, which may take their time.
     slow: Workers,
+    /// Commands that tell people; may take their time.
+    people: notify::People,
     /// What this turn of the loop gives to the actors, at its end.
     launches: Vec<Job>,
     finishes: Vec<Job>,
@@ -243,7 +249,7 @@ impl Engine {
             Event::ListingDone { folder } => drop(self.listing.remove(&folder)),
             Event::Seen { name, seen } => self.on_seen(name, *seen),
             Event::Diverted { name, id, outcome } => self.on_diverted(name, id, outcome),
-            Event::Rejected { name } => self.on_rejected(&name),
+            Event::Rejected { name, id } => self.on_rejected(&name, id.as_deref()),
             Event::Launched(running) => self.on_launched(*running),
             Event::NotLaunched { id, from, why } => self.on_not_launched(&id, &from, &why),
             Event::Keeper(report) => self.on_report(report),
@@ -313,6 +319,7 @@ impl Engine {
                 Alarm::Artifacts => self.look_for_artifacts(),
                 Alarm::Board => self.flush_board(),
                 Alarm::Helpers(id) => self.check_dependencies(&id),
+                Alarm::Deadline(id) => self.deadline_near(&id),
             }
         }
         while let Some(id) = self.lot.pop_due(now) {

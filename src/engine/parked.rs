@@ -37,6 +37,8 @@ pub struct Parked {
     pub holds_agent: bool,
     /// The wait is over; only a free slot is missing.
     pub ready: bool,
+    /// When to remind people that the time to answer is nearly over.
+    pub warn_ms: Option<u64>,
     /// Of those that it waits for, how many have ended; perhaps too many, never too few.
     pub ended: usize,
     /// How often somebody it waits for could not be found.
@@ -80,15 +82,24 @@ impl Parked {
             Some(Value::String(id)) => vec![id.clone()],
             _ => Vec::new(),
         };
+        let due_ms = match &record.meta.timer {
+            Some(timer) => Some(timer.due_boot_ms(now, boot)),
+            // A wait that only a clock can end, without one: a record made by hand.
+            None => matches!(on, On::Retry | On::Time).then_some(now.boot_ms),
+        };
+        let warn_before = view
+            .text("gate", "warn_before")
+            .and_then(|before| humantime::parse_duration(before).ok())
+            .and_then(|before| u64::try_from(before.as_millis()).ok());
         Some(Self {
             on,
             agent,
             priority,
-            due_ms: match &record.meta.timer {
-                Some(timer) => Some(timer.due_boot_ms(now, boot)),
-                // A wait that only a clock can end, without one: a record made by hand.
-                None => matches!(on, On::Retry | On::Time).then_some(now.boot_ms),
-            },
+            due_ms,
+            warn_ms: due_ms
+                .filter(|_| on == On::Human)
+                .zip(warn_before)
+                .map(|(due, before)| due.saturating_sub(before)),
             dependencies,
             artifacts: view
                 .get("requires_artifacts")
@@ -277,6 +288,7 @@ mod tests {
             not_before: None,
             holds_agent: false,
             ready: false,
+            warn_ms: None,
             ended: 0,
             misses: 0,
         }

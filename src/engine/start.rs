@@ -208,13 +208,12 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         ));
         listen(&world.events, reader);
         let engine = build(&world, held, &recent, since, options)?;
-        let moved = boards::moved_since(shown_at, &recent);
-        engine
-            .readers
-            .run(move |world| boards::catch_up(world, shown_at, moved));
+        engine.catch_up(shown_at, &recent);
+        let untold = engine.people.open();
         greet(&config, &engine.watcher.describe());
         options.observer.ready(&engine.counts().to_string());
         engine.run(inbox, signals).await;
+        untold.rest(options.drain);
         farewell(&world, commit_thread);
         Ok(())
     })
@@ -335,6 +334,7 @@ fn build(
         readers: Workers::start(world, "read", 2).map_err(&threads)?,
         actors: Workers::start(world, "act", 4).map_err(&threads)?,
         slow: Workers::start(world, "slow", 4).map_err(&threads)?,
+        people: super::notify::People::start(world).map_err(&threads)?,
         launches: Vec::new(),
         finishes: Vec::new(),
         watcher: Arc::new(watcher),

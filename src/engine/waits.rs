@@ -31,6 +31,10 @@ impl Engine {
         }
         let due_now = parked.due_ms.is_some_and(|due| due <= now);
         let on = parked.on;
+        // One that nobody was there to give is given late rather than never.
+        if let Some(warn) = parked.warn_ms.filter(|_| !due_now) {
+            self.alarm(warn.max(now), Alarm::Deadline(id.to_owned()));
+        }
         self.lot.insert(id, parked);
         match on {
             On::Retry | On::Time if due_now => self.make_ready(id),
@@ -209,6 +213,7 @@ impl Engine {
         self.busy.remove(id);
         self.forget_delay(id);
         tracing::info!(handoff_id = id, "{to}");
+        self.make_known(id, to, parked.as_ref());
         match parked {
             Some(parked) if to == State::Waiting => self.park(id, parked),
             _ => self.on_ended(id),

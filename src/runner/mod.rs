@@ -4,6 +4,7 @@
 //! what came out, and turns what can be seen of a running attempt into a reason to end it.
 
 pub mod collect;
+pub mod command;
 pub mod gate;
 pub mod launch;
 pub mod slots;

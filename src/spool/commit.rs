@@ -34,6 +34,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 #[derive(Debug, PartialEq, Eq)]
 pub enum Finished {
     Done,
+    /// The file was rejected, and its notice has this id.
+    Rejected(String),
     /// The file to reject was gone or had changed: nothing was done.
     Skipped,
 }
@@ -378,7 +380,10 @@ impl Worker {
     fn finish(&self, jobs: &mut Vec<Job>) {
         for mut job in std::mem::take(jobs) {
             let finished = match job.step {
-                Step::Moved => Finished::Done,
+                Step::Moved => match &job.change {
+                    Change::Reject(rejection) => Finished::Rejected(rejection.id.clone()),
+                    _ => Finished::Done,
+                },
                 Step::Skipped => Finished::Skipped,
                 Step::New | Step::Told => {
                     jobs.push(job);

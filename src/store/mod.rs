@@ -1,8 +1,9 @@
 //! Stores beside the queue: the audit log, what specialists produced, the states of tasks,
-//! schemas, boards.
+//! schemas, boards, packages.
 
 pub mod artifacts;
 pub mod audit;
 pub mod board;
+pub mod packages;
 pub mod schemas;
 pub mod tasks;

@@ -24,6 +24,7 @@ mod helping;
 mod intake;
 mod lifecycle;
 mod meddling;
+mod notify;
 mod outputs;
 mod people;
 mod receiving;

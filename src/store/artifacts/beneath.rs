@@ -31,7 +31,7 @@ const MOST_LINKS: usize = 40;
 const MOST_TRIES: usize = 128;
 
 /// What stands at a path.
-pub(super) enum Found {
+pub(in crate::store) enum Found {
     Missing,
     File { file: File, size: u64 },
     Folder,
@@ -40,7 +40,7 @@ pub(super) enum Found {
 }
 
 /// The root, as far as opening below it goes.
-pub(super) struct Beneath {
+pub(in crate::store) struct Beneath {
     root: PathBuf,
     /// Never asks the kernel, as where it does not know how.
     pub by_foot: bool,

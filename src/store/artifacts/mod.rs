@@ -10,14 +10,14 @@
 //!
 //! Deliberately absent: deleting artifacts, and any opinion on which ones a handoff must have.
 
-mod beneath;
+pub(in crate::store) mod beneath;
 mod entry;
 mod index;
 mod known;
 mod lines;
 mod path;
 mod registry;
-mod write;
+pub(in crate::store) mod write;
 
 #[cfg(test)]
 mod tests;

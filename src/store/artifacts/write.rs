@@ -77,9 +77,20 @@ pub(super) fn write(
     replace: bool,
 ) -> Result<Measured, WriteError> {
     check(path)?;
+    let _turn = turns.take(path);
+    place(beneath, durability, path, bytes, replace)
+}
+
+/// Writes whatever path it is told, below what it is told. One at a time for each path.
+pub(in crate::store) fn place(
+    beneath: &Beneath,
+    durability: Durability,
+    path: &RelPath,
+    bytes: &[u8],
+    replace: bool,
+) -> Result<Measured, WriteError> {
     let folder = beneath.folder_of(path, Some(durability))?;
     let (_, name) = path.split();
-    let _turn = turns.take(path);
     // The last step would find this out as well, but only after all the writing.
     if let Ok(stat) = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         if !replace {

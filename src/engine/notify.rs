@@ -1,0 +1,227 @@
+//! Telling people: the commands of `[notify]`, run once an outcome is on disk.
+//!
+//! They are a courtesy and hold up nothing: a few threads of their own run them, each command has
+//! half a minute, what goes wrong is logged, and a flood of news is cut. Nothing remembers that
+//! somebody was told, so a kill at the wrong moment means that nobody is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::engine::parked::{On, Parked};
+use crate::engine::world::{Workers, World};
+use crate::engine::{Engine, packages};
+use crate::protocol::lifecycle::State;
+use crate::runner::command::{self, Call};
+use crate::spool::look::{Looked, look};
+
+/// How many commands run at once.
+const AT_ONCE: usize = 3;
+/// How many may wait to be run; news beyond that is not told.
+const MOST_WAITING: usize = 1000;
+const TIMEOUT: Duration = Duration::from_secs(30);
+const KILL_GRACE: Duration = Duration::from_secs(2);
+/// How long a stop waits for what is being told, and how long a drain does.
+const LAST_NEWS: Duration = Duration::from_secs(5);
+const LAST_NEWS_OF_DRAIN: Duration = Duration::from_secs(60);
+
+/// What is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    Failed,
+    Completed,
+    WaitingHuman,
+    DeadlineNear,
+}
+
+impl News {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Completed => "completed",
+            Self::WaitingHuman => "waiting_human",
+            Self::DeadlineNear => "deadline_near",
+        }
+    }
+
+    fn command(self, config: &Config) -> Option<&[String]> {
+        let notify = &config.notify;
+        let command = match self {
+            Self::Failed => &notify.failed,
+            Self::Completed => &notify.completed,
+            Self::WaitingHuman | Self::DeadlineNear => &notify.waiting_human,
+        };
+        command.as_deref()
+    }
+
+    fn state(self) -> State {
+        match self {
+            Self::Failed => State::Failed,
+            Self::Completed => State::Completed,
+            Self::WaitingHuman | Self::DeadlineNear => State::Waiting,
+        }
+    }
+}
+
+/// Those who run the commands, and the one who keeps packages.
+pub struct People {
+    tellers: Workers,
+    archivist: Workers,
+    open: Open,
+}
+
+/// How much is still to be told and to be kept.
+#[derive(Debug, Clone, Default)]
+pub struct Open {
+    news: Arc<AtomicUsize>,
+    packages: Arc<AtomicUsize>,
+}
+
+/// One thing that is still to be done; gone when it was, or could not be.
+struct OnItsWay(Arc<AtomicUsize>);
+
+impl OnItsWay {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Open {
+    /// Gives what is still to be told a moment before the daemon leaves.
+    pub fn rest(&self, drain: bool) {
+        let most = if drain { LAST_NEWS_OF_DRAIN } else { LAST_NEWS };
+        let begun = Instant::now();
+        let some = |count: &AtomicUsize| count.load(Ordering::SeqCst) > 0;
+        while (some(&self.news) || some(&self.packages)) && begun.elapsed() < most {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl People {
+    pub fn start(world: &Arc<World>) -> std::io::Result<Self> {
+        Ok(Self {
+            tellers: Workers::start(world, "tell", AT_ONCE)?,
+            archivist: Workers::start(world, "keep", 1)?,
+            open: Open::default(),
+        })
+    }
+
+    pub fn open(&self) -> Open {
+        self.open.clone()
+    }
+
+    fn tell(&self, id: &str, news: News) {
+        if self.open.news.load(Ordering::SeqCst) >= MOST_WAITING {
+            let event = news.word();
+            tracing::warn!(handoff_id = id, event, "not told: too much news at once");
+            return;
+        }
+        let (id, on_its_way) = (id.to_owned(), OnItsWay::new(&self.open.news));
+        self.tellers.run(move |world| {
+            let _until_told = on_its_way;
+            tell(world, &id, news);
+        });
+    }
+
+    /// Has something done with packages, one thing after the other.
+    pub fn keep(&self, job: impl FnOnce(&World) + Send + 'static) {
+        let on_its_way = OnItsWay::new(&self.open.packages);
+        self.archivist.run(move |world| {
+            let _until_kept = on_its_way;
+            job(world);
+        });
+    }
+}
+
+impl Engine {
+    /// Something new stands on disk: people may want to hear of it, and an end to be kept.
+    pub(super) fn make_known(&self, id: &str, to: State, parked: Option<&Parked>) {
+        let news = match to {
+            State::Completed => News::Completed,
+            State::Failed => News::Failed,
+            State::Waiting if parked.is_some_and(|it| it.on == On::Human) => News::WaitingHuman,
+            _ => return,
+        };
+        let config = self.world.config();
+        if config.audit.packages && news != News::WaitingHuman {
+            let id = id.to_owned();
+            self.people.keep(move |world| packages::keep(world, &id));
+        }
+        // What completes may have a follow-up that was refused.
+        let wanted = news.command(&config).is_some()
+            || (news == News::Completed && config.notify.failed.is_some());
+        if wanted {
+            self.people.tell(id, news);
+        }
+    }
+
+    /// The time to answer a question is nearly over.
+    pub(super) fn deadline_near(&mut self, id: &str) {
+        let now = self.now_ms();
+        let Some(parked) = self.lot.get_mut(id) else {
+            return;
+        };
+        // It may have been asked anew meanwhile, with more time.
+        if parked.on == On::Human && parked.warn_ms.is_some_and(|warn| warn <= now) {
+            parked.warn_ms = None;
+            if News::DeadlineNear.command(&self.world.config()).is_some() {
+                self.people.tell(id, News::DeadlineNear);
+            }
+        }
+    }
+}
+
+fn tell(world: &World, id: &str, news: News) {
+    if news == News::Completed
+        && let Some((State::Completed, record)) = packages::ended(world, id)
+    {
+        for refused in packages::refused(&record) {
+            run(world, refused, News::Failed);
+        }
+    }
+    run(world, id, news);
+}
+
+fn run(world: &World, id: &str, news: News) {
+    let config = world.config();
+    let Some(command) = news.command(&config) else {
+        return;
+    };
+    let event = news.word();
+    // It may be somewhere else by now; then there is other news.
+    let path = world.layout.record(news.state(), id);
+    let Looked::Bytes { bytes, .. } = look(&path, u64::MAX - 1) else {
+        return tracing::debug!(handoff_id = id, event, "not told: it has moved on");
+    };
+    let call = Call {
+        command,
+        root: world.layout.root(),
+        env: &[("HANDOFF_ID", id), ("HANDOFF_EVENT", event)],
+        input: &bytes,
+        timeout: TIMEOUT,
+        kill_grace: KILL_GRACE,
+    };
+    match command::run(&call) {
+        Ok(ended) if ended.passed => tracing::debug!(handoff_id = id, event, "told"),
+        Ok(ended) => tracing::warn!(
+            handoff_id = id,
+            event,
+            "the notify command {}",
+            ended.reason
+        ),
+        Err(error) => tracing::warn!(
+            handoff_id = id,
+            event,
+            "the notify command could not be run: {error}"
+        ),
+    }
+}
