@@ -173,8 +173,11 @@ fn print(global: &Global, told: &Line) -> Result<(), Failed> {
     for key in [
         "agent", "action", "choice", "by", "code", "message", "reason", "comment", "file",
     ] {
-        if !text(key).is_empty() {
-            words.push(line(text(key), 100));
+        let said = line(text(key), 100);
+        match key {
+            _ if said.is_empty() => {}
+            "by" | "choice" => words.push(format!("{key} {said}")),
+            _ => words.push(said),
         }
     }
     if let Some(waiting) = detail("waiting").and_then(|waiting| waiting.get("reason")?.as_str()) {

@@ -93,7 +93,10 @@ fn standing(
                 .map(|helper| (helper.clone(), links::standing(layout, helper)));
             let since = now.wall.0.saturating_sub(place.modified.0);
             Standing::Waiting(Box::new(Wait {
-                until: timer.map(|timer| local(timer.until)),
+                until: timer
+                    .map(|timer| timer.until)
+                    .or_else(|| text(of("until")).and_then(|until| Wall::parse(&until)))
+                    .map(local),
                 left: left.map(Duration::from_millis),
                 since: u64::try_from(since).ok().map(Duration::from_millis),
                 helpers: helpers.collect(),

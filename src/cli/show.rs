@@ -178,6 +178,10 @@ fn question(id: &str, asked: &Question) -> String {
             say(format!("    {}{meaning}", safe(option, false)));
         }
     }
+    if asked.until.is_some() {
+        let then = safe(&asked.on_expiry, false);
+        say(format!("  {} {then}", ink("without an answer:", Ink::Dim)));
+    }
     say(format!("  {}", ink("to answer:", Ink::Dim)));
     let id = safe(id, false);
     let choice = if asked.own_options {
@@ -187,10 +191,7 @@ fn question(id: &str, asked: &Question) -> String {
     };
     let mut rows = vec![
         (format!("approve {id}{choice}"), asked.approving()),
-        (
-            format!("reject {id} --comment WHY"),
-            "fails it, or runs it again where its gate says so",
-        ),
+        (format!("reject {id} --comment WHY"), asked.rejecting()),
     ];
     if asked.may_ask() {
         let what = "puts a question to whoever did the work";

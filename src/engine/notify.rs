@@ -5,7 +5,7 @@
 //! somebody was told, so a kill at the wrong moment means that nobody is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -76,6 +76,8 @@ pub struct People {
 pub struct Open {
     news: Arc<AtomicUsize>,
     packages: Arc<AtomicUsize>,
+    /// The daemon leaves: what still runs is ended.
+    closing: Arc<AtomicBool>,
 }
 
 /// One thing that is still to be done; gone when it was, or could not be.
@@ -95,9 +97,14 @@ impl Drop for OnItsWay {
 }
 
 impl Open {
-    /// Gives what is still to be told a moment before the daemon leaves.
+    /// Gives what is still to be told a moment before the daemon leaves, and ends the rest.
     pub fn rest(&self, drain: bool) {
-        let most = if drain { LAST_NEWS_OF_DRAIN } else { LAST_NEWS };
+        self.wait(if drain { LAST_NEWS_OF_DRAIN } else { LAST_NEWS });
+        self.closing.store(true, Ordering::SeqCst);
+        self.wait(KILL_GRACE + Duration::from_secs(1));
+    }
+
+    fn wait(&self, most: Duration) {
         let begun = Instant::now();
         let some = |count: &AtomicUsize| count.load(Ordering::SeqCst) > 0;
         while (some(&self.news) || some(&self.packages)) && begun.elapsed() < most {
@@ -126,9 +133,12 @@ impl People {
             return;
         }
         let (id, on_its_way) = (id.to_owned(), OnItsWay::new(&self.open.news));
+        let closing = Arc::clone(&self.open.closing);
         self.tellers.run(move |world| {
             let _until_told = on_its_way;
-            tell(world, &id, news);
+            if !closing.load(Ordering::SeqCst) {
+                tell(world, &id, news, &closing);
+            }
         });
     }
 
@@ -180,18 +190,18 @@ impl Engine {
     }
 }
 
-fn tell(world: &World, id: &str, news: News) {
+fn tell(world: &World, id: &str, news: News, closing: &AtomicBool) {
     if news == News::Completed
         && let Some((State::Completed, record)) = packages::ended(world, id)
     {
         for refused in packages::refused(&record) {
-            run(world, refused, News::Failed);
+            run(world, refused, News::Failed, closing);
         }
     }
-    run(world, id, news);
+    run(world, id, news, closing);
 }
 
-fn run(world: &World, id: &str, news: News) {
+fn run(world: &World, id: &str, news: News, closing: &AtomicBool) {
     let config = world.config();
     let Some(command) = news.command(&config) else {
         return;
@@ -209,6 +219,7 @@ fn run(world: &World, id: &str, news: News) {
         input: &bytes,
         timeout: TIMEOUT,
         kill_grace: KILL_GRACE,
+        give_up: Some(closing),
     };
     match command::run(&call) {
         Ok(ended) if ended.passed => tracing::debug!(handoff_id = id, event, "told"),

@@ -25,6 +25,10 @@ pub struct Question {
     pub own_options: bool,
     pub until: Option<Wall>,
     pub escalated_to: Option<String>,
+    /// Whether a no runs it again.
+    pub rerun: bool,
+    /// What happens when nobody answers in time, as the end of a sentence.
+    pub on_expiry: String,
 }
 
 impl Question {
@@ -42,11 +46,21 @@ impl Question {
                 .collect(),
             _ => Vec::new(),
         };
-        let listed = View::of_document(doc)
+        let view = View::of_document(doc);
+        let kind = text("kind").unwrap_or_else(|| "review".to_owned());
+        let to = view.text("gate", "escalate_to").unwrap_or("somebody else");
+        let listed = view
             .inner("validation_request", "options")
             .is_some_and(|own| own.is_object() || own.is_array());
         Some(Self {
-            kind: text("kind").unwrap_or_else(|| "review".to_owned()),
+            rerun: view.text("gate", "on_reject") == Some("rerun")
+                && !matches!(kind.as_str(), "gate" | "task"),
+            on_expiry: match view.text("gate", "on_expiry") {
+                Some("approve") => "it is approved".to_owned(),
+                Some("escalate") => format!("{to} is asked"),
+                _ => "it is rejected".to_owned(),
+            },
+            kind,
             gate: text("gate"),
             reason: text("reason").unwrap_or_default(),
             done: text("done"),
@@ -78,6 +92,15 @@ impl Question {
             "task" => "completes it; your comment is its result",
             "blocked" => "lets it try again",
             _ => "completes it",
+        }
+    }
+
+    /// What a no does.
+    pub fn rejecting(&self) -> &'static str {
+        if self.rerun {
+            "runs it again, with your comment"
+        } else {
+            "fails it"
         }
     }
 

@@ -35,7 +35,11 @@ impl Wait {
     fn so_far(&self) -> String {
         let since = self.since.filter(|since| !since.is_zero());
         since
-            .map(|since| format!(", since {} ago", short(since)))
+            .map(|since| {
+                let units = short(since);
+                let units: Vec<&str> = units.split(' ').take(2).collect();
+                format!(", for {} now", units.join(" "))
+            })
             .unwrap_or_default()
     }
 }
@@ -57,18 +61,20 @@ fn person(id: &str, wait: &Wait) -> Vec<String> {
         wait.reason
     )];
     told.push(match wait.when() {
-        Some(when) => format!("The answer is waited for {when}; its gate says what happens then."),
+        Some(when) => {
+            let then = &question.on_expiry;
+            format!("It waits {when}; if nobody has answered by then, {then}.")
+        }
         None => "There is no deadline: it waits until somebody answers.".to_owned(),
     });
     told.push(format!("To see what is asked: handoffd show {id}"));
-    let back = if question.may_ask() {
-        ", or to ask back: handoffd ask"
+    let verbs = if question.may_ask() {
+        "approve, reject or ask"
     } else {
-        ""
+        "approve or reject"
     };
     told.push(format!(
-        "To answer: handoffd approve {id} ({}), or handoffd reject {id}{back}. To give it up: \
-         handoffd cancel {id}",
+        "To answer: handoffd {verbs} {id}; approving {}. To give it up: handoffd cancel {id}",
         question.approving()
     ));
     told
@@ -170,13 +176,12 @@ mod tests {
         };
         let told = sentences("x", &wait).join(" ");
         for part in [
-            "since 1h ago",
+            "for 1h now",
             "until noon (in 1m)",
-            "approve x (lets it run)",
+            "approve or reject x; approving lets it run",
         ] {
             assert!(told.contains(part), "{part} in {told}");
         }
-        assert!(!told.contains("ask back"), "nobody could answer: {told}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ pub struct Call<'a> {
     pub input: &'a [u8],
     pub timeout: Duration,
     pub kill_grace: Duration,
+    /// Set when nobody will wait any longer: it is ended as if its time were over.
+    pub give_up: Option<&'a AtomicBool>,
 }
 
 /// How it ended.
@@ -119,10 +122,10 @@ fn wait(child: &mut Child, call: &Call<'_>) -> io::Result<Option<ExitStatus>> {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return Err(io::Error::other("it has no process id"));
     };
-    let in_time = has_ended(pid, call.timeout);
+    let in_time = has_ended(pid, call.timeout, call.give_up);
     if !in_time {
         let _ = kill_process_group(pid, Signal::TERM);
-        has_ended(pid, call.kill_grace);
+        has_ended(pid, call.kill_grace, None);
     }
     // It is not buried yet, so its group's number can't be another's by now.
     let _ = kill_process_group(pid, Signal::KILL);
@@ -131,7 +134,7 @@ fn wait(child: &mut Child, call: &Call<'_>) -> io::Result<Option<ExitStatus>> {
 }
 
 /// Whether it ends within `most`. It is left to be buried.
-fn has_ended(pid: Pid, most: Duration) -> bool {
+fn has_ended(pid: Pid, most: Duration, give_up: Option<&AtomicBool>) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let begun = Instant::now();
     loop {
@@ -141,7 +144,8 @@ fn has_ended(pid: Pid, most: Duration) -> bool {
         ) {
             return true;
         }
-        if begun.elapsed() >= most {
+        let over = give_up.is_some_and(|flag| flag.load(Ordering::SeqCst));
+        if over || begun.elapsed() >= most {
             return false;
         }
         std::thread::sleep(GLANCE);

@@ -30,6 +30,7 @@ pub fn run(gate: &Gate, state: &[u8], terms: &Terms<'_>) -> Said {
         input: state,
         timeout: terms.timeout,
         kill_grace: terms.kill_grace,
+        give_up: None,
     };
     command::run(&call).unwrap_or_else(|error| {
         let program = gate.command.first().map_or("", String::as_str);

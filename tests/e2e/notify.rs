@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, orders, text, wait_until, with};
+use crate::common::{Daemon, Root, is_alive, orders, text, wait_until, with};
 
 /// A command that leaves what it was told in `marks/`, and what it was given.
 const TELL: &str = "#!/bin/sh\n\
@@ -96,7 +96,7 @@ fn a_deadline_that_comes_near_is_told_once_more() {
 #[test]
 fn commands_that_hang_or_fail_hold_up_nothing() {
     let root = root(
-        "notify.completed = ['sh', '-c', 'touch marks/hangs; exec sleep 600']\n\
+        "notify.completed = ['sh', '-c', 'echo $$ >marks/hangs; exec sleep 600']\n\
          notify.failed = ['./none']",
     );
     let daemon = Daemon::start(&root);
@@ -111,11 +111,10 @@ fn commands_that_hang_or_fail_hold_up_nothing() {
         root.completed(&format!("x{n}"));
     }
     root.failed("bad");
-    wait_until("a command that hangs", || {
-        root.path("marks/hangs").exists().then_some(())
-    });
+    let hangs = root.pid_mark("hangs");
     root.assert_works("after");
     assert_eq!(daemon.terminate(), Some(0), "a stop does not wait for them");
+    assert!(!is_alive(hangs), "nor leaves them behind");
 }
 
 #[test]
