@@ -53,6 +53,11 @@ struct Checked {
 }
 
 pub fn submit(global: &Global, options: &Options) -> Outcome {
+    // A configuration makes a root of a folder; what is missing in it is made.
+    let layout = global.layout()?;
+    if layout.root().join("handoffd.toml").is_file() {
+        layout.ensure()?;
+    }
     let layout = global.existing_layout()?;
     let config = global.load_config()?;
     let mut checked = Vec::new();

@@ -170,11 +170,7 @@ fn what_is_set_without_effect_is_said() {
         notes[0],
         "retention.completed is set, but this version does not remove anything by age yet"
     );
-    for key in [
-        "retention.completed",
-        "retention.failed",
-        "retention.logs",
-    ] {
+    for key in ["retention.completed", "retention.failed", "retention.logs"] {
         let found = notes.iter().any(|note| note.contains(key));
         assert!(found, "{key} in {notes:#?}");
     }
