@@ -147,7 +147,7 @@ fn rejected_bytes_are_moved_untouched_with_a_notice() {
         };
         assert_eq!(
             finish(&committer, Change::Reject(Box::new(rejection))),
-            Finished::Done
+            Finished::Rejected(expected.to_owned())
         );
         let kept = layout
             .state(State::Failed)
