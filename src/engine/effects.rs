@@ -4,6 +4,7 @@
 //! by itself what is to be done. Each effect is such that doing it twice is doing it once, so a
 //! daemon that dies in between does all of them again and moves the record then.
 
+use std::fs;
 use std::io;
 
 use serde_json::{Map, Value};
@@ -162,11 +163,14 @@ fn set_in_motion(world: &World, spawn: &Spawn) -> io::Result<()> {
         }
     };
     let temp = layout.tmp().join(format!("follow-{}.json", spawn.id));
-    let file = durable::create(&temp, &bytes)?;
-    durable::sync_file(&file, durability)?;
-    match durable::move_no_replace(&temp, &layout.record(folder, &spawn.id)) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        moved => moved?,
+    let file = durable::create_anew(&temp, &bytes)?;
+    let moved = durable::sync_file(&file, durability)
+        .and_then(|()| durable::move_no_replace(&temp, &layout.record(folder, &spawn.id)));
+    if let Err(error) = moved {
+        let _ = fs::remove_file(&temp);
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            return Err(error);
+        }
     }
     durable::sync_dir(&Layout::open_dir(&layout.state(folder))?, durability)?;
     if folder == State::Pending {

@@ -14,7 +14,9 @@ use crate::engine::world::{Workers, World};
 use crate::engine::{Engine, packages};
 use crate::protocol::lifecycle::State;
 use crate::runner::command::{self, Call};
+use crate::spool::change::Change;
 use crate::spool::look::{Looked, look};
+use crate::store::audit;
 
 /// How many commands run at once.
 const AT_ONCE: usize = 3;
@@ -183,6 +185,17 @@ impl Engine {
         // It may have been asked anew meanwhile, with more time.
         if parked.on == On::Human && parked.warn_ms.is_some_and(|warn| warn <= now) {
             parked.warn_ms = None;
+            let left = parked.due_ms.unwrap_or(now).saturating_sub(now);
+            let left = humantime::format_duration(Duration::from_secs(left.div_ceil(1000)));
+            tracing::warn!(
+                handoff_id = id,
+                "it waits for a person, who has {left} left"
+            );
+            let line = audit::Event::new(self.world.now().wall, News::DeadlineNear.word())
+                .about(id)
+                .with("left", left.to_string());
+            self.actors
+                .run(move |world| world.committer.submit(Change::Note, vec![line], |_| {}));
             if News::DeadlineNear.command(&self.world.config()).is_some() {
                 self.people.tell(id, News::DeadlineNear);
             }

@@ -285,7 +285,7 @@ fn spawn(
     if let Some(state) = asked.workflow_state {
         request.insert("workflow_state".to_owned(), state);
     }
-    let mut trail = links.trail.clone();
+    let mut trail: Vec<String> = links.trail.iter().chain(&links.asks).cloned().collect();
     if asked.by_result {
         trail.push(entry);
     }
@@ -308,7 +308,8 @@ fn spawn(
 /// delegation of one handoff counts, also if it comes back each time; all the helpers that one
 /// result asks for are one.
 fn asked_with_this(record: &Record) -> u32 {
-    let earlier = record.meta.attempts.split_last().map_or(0, |(_, earlier)| {
+    let attempts = record.meta.current_attempts();
+    let earlier = attempts.split_last().map_or(0, |(_, earlier)| {
         let delegated = |attempt: &&Attempt| {
             let outcome = attempt.outcome;
             matches!(
@@ -340,16 +341,15 @@ fn refusal(
         return None;
     }
     let links = &record.meta.links;
-    let way: Vec<&str> = links
-        .trail
-        .iter()
+    let before = || links.trail.iter().chain(&links.asks);
+    let way: Vec<&str> = before()
         .filter_map(|entry| entry.rsplit_once(' '))
         .map(|(agent, _)| agent)
         .collect();
     let way = way.join(" → ");
     let chain = links.chain_of(id);
     let asked = asked_with_this(record);
-    if links.trail.iter().any(|known| known == entry) {
+    if before().any(|known| known == entry) {
         return Some(format!(
             "chain {chain} goes in a circle: {agent} was asked for the very same before \
              ({way} → {agent})"

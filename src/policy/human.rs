@@ -357,7 +357,7 @@ pub fn wait_for_children(
             .and_then(|own| own.get("trail")?.as_array());
         let entry = trail.and_then(|trail| trail.last()?.as_str());
         if let Some(entry) = entry {
-            record.meta.links.trail.push(entry.to_owned());
+            record.meta.links.asks.push(entry.to_owned());
         }
     }
     record.meta.links.spawns = spawns;

@@ -27,8 +27,10 @@ pub struct Links {
     /// What the decided outcome sets in motion: written before it is done, so that it can be
     /// done again.
     pub spawns: Vec<Spawn>,
-    /// Who was asked for what along the chain, to know a circle.
+    /// Who was asked for what on the way to here, to know a circle.
     pub trail: Vec<String>,
+    /// Whom it has asked for help itself, in this budget.
+    pub asks: Vec<String>,
 }
 
 /// One handoff that is to be set in motion.
@@ -53,6 +55,7 @@ impl Links {
             returns: take(map, "returns")?,
             spawns: take(map, "spawns")?,
             trail: take(map, "trail")?,
+            asks: take(map, "asks")?,
         })
     }
 
@@ -65,6 +68,7 @@ impl Links {
         put(map, "returns", &self.returns);
         put(map, "spawns", &self.spawns);
         put(map, "trail", &self.trail);
+        put(map, "asks", &self.asks);
     }
 
     /// Names become parts of file names: what can't be an id is not believed.

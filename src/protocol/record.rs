@@ -388,6 +388,8 @@ impl Record {
         self.meta.boot = None;
         self.meta.holds_agent = false;
         self.meta.rejected = None;
+        // Whoever runs it anew may have mended what the helpers could not.
+        self.meta.links.asks.clear();
     }
 
     /// Sets one of the daemon's own keys.

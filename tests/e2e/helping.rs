@@ -195,10 +195,11 @@ fn sub_tasks_return_together_in_their_order() {
 #[test]
 fn a_cancel_reaches_all_below_and_leaves_no_process() {
     let middle = json!([{"agent": "@leaf"}, {"agent": "human"}]);
-    let top = json!([{"agent": "@middle"}, {"agent": "@leaf", "input": {"n": 2}}]);
+    let top = json!([{"agent": "@middle"}, {"agent": "@leaf", "input": {"n": 2}},
+                     {"agent": "@leaf", "input": {"n": 3}}]);
     let leaf = r#"sleep 600 & echo $! >"marks/$HANDOFF_ID.pid"; mark up; wait"#;
     let root = Root::team(
-        "daemon.max_concurrent = 2",
+        "daemon.max_concurrent = 4\nspecialists.'@leaf'.max_concurrent = 2",
         &[
             ("top", &delegates(&top)),
             ("middle", &delegates(&middle)),
@@ -210,16 +211,16 @@ fn a_cancel_reaches_all_below_and_leaves_no_process() {
     let ids = children(&root.record("waiting", "x"));
     let below = children(&root.record("waiting", &ids[0]));
     root.record("waiting", &below[1]);
-    let leaves = [&ids[1], &below[0]];
-    for leaf in leaves {
-        root.mark(&format!("{leaf}.up"));
-    }
-    // All places are taken: this one is still in pending/.
+    // Two of the three run, and one is still in pending/.
+    wait_until("two leaves", || {
+        let names = root.names("marks");
+        (names.iter().filter(|it| it.contains(".up")).count() == 2).then_some(())
+    });
     root.command(
         "c.json",
         &json!({ "action": "cancel", "handoff_id": "x", "by": "ann" }),
     );
-    for id in [&"x".to_owned(), &ids[0], &ids[1], &below[0], &below[1]] {
+    for id in ids.iter().chain(&below).chain([&"x".to_owned()]) {
         let (record, code) = root.failed(id);
         assert_eq!(code, "CANCELLED", "{id}");
         assert!(
@@ -227,8 +228,10 @@ fn a_cancel_reaches_all_below_and_leaves_no_process() {
             "{record:#}"
         );
     }
-    for leaf in leaves {
-        assert!(!is_alive(root.pid_mark(&format!("{leaf}.pid"))), "{leaf}");
+    for name in root.names("marks") {
+        if name.contains(".pid") {
+            assert!(!is_alive(root.pid_mark(&name)), "{name}");
+        }
     }
     wait_until("all commands are done", || {
         (root.names("handoffs/control") == ["rejected"]
@@ -271,4 +274,24 @@ fn a_helper_that_somebody_deleted_is_lost_and_its_parent_is_told() {
         record["handoffd"]["returns"],
         json!([{"id": kid, "status": "lost"}])
     );
+}
+
+#[test]
+fn a_retry_may_ask_for_the_same_help_again() {
+    let blocked = r#"echo '{"status": "blocked", "blocked_reason": "security_concern",
+        "phase": "p", "attempted": ["a"], "handoff": {"context": "c"}}'"#;
+    let root = Root::team(ROUTES, &[("dev", blocked), ("guard", ":")]);
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &ask("@dev"));
+    let (record, code) = root.failed("x");
+    assert_eq!(code, "BLOCKED");
+    assert_eq!(
+        outcomes(&record),
+        ["blocked", "blocked"],
+        "asked twice: a circle"
+    );
+    root.command("r.json", &json!({ "action": "retry", "handoff_id": "x" }));
+    let record = root.record_that("failed", "x", |it| outcomes(it).len() == 4);
+    assert_eq!(children(&record).len(), 4);
+    assert_eq!(root.names("handoffs/completed").len(), 2, "two were helped");
 }

@@ -272,7 +272,10 @@ fn a_deadline_rejects_approves_or_escalates() {
     };
     for (id, more) in [
         ("default", json!({})),
-        ("approve", json!({ "on_expiry": "approve" })),
+        (
+            "approve",
+            json!({ "on_expiry": "approve", "warn_before": "90s" }),
+        ),
         (
             "escalate",
             json!({ "on_expiry": "escalate", "escalate_to": "the boss" }),
@@ -294,6 +297,11 @@ fn a_deadline_rejects_approves_or_escalates() {
     assert!(text(&record["error"]["message"]).contains("deadline"));
     let record = root.completed("approve");
     assert_eq!(record["answer"]["by"], "the deadline");
+    let told = root.names("audit").into_iter().any(|name| {
+        let log = fs::read_to_string(root.path("audit").join(name));
+        log.is_ok_and(|log| log.contains("deadline_near"))
+    });
+    assert!(told, "the warning before it");
     let record = root.record_that("waiting", "escalate", |record| {
         !record["waiting"]["escalated_to"].is_null()
     });
