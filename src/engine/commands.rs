@@ -281,6 +281,9 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         return give_up(format!("the record of {id} can't be read"));
     };
     if record.meta.applied.contains(&key) {
+        if command.action == Action::Cancel {
+            cancel_below(world, &record, &id, command.by.as_deref());
+        }
         let done = Dismissal::new(world, name, identity);
         if state == State::Failed && record.meta.to == Some(State::Waiting) {
             // Decided before a crash, and not yet moved: nobody else looks into failed/.
@@ -304,10 +307,14 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         (Action::Cancel, State::Waiting) => {
             note(world, &command);
             let told = next::cancelled(&by(&command, "while it waited"));
-            cancel_below(world, &record, &id, command.by.as_deref());
             remember(&mut record, key);
-            let done = Dismissal::new(world, name, identity);
-            fail_parked(world, &id, record, &told, || done.carried_out());
+            if record.meta.links.children.is_empty() {
+                let done = Dismissal::new(world, name, identity);
+                return fail_parked(world, &id, record, &told, || done.carried_out());
+            }
+            // What it has set in motion is cancelled when this is read again: an end of those
+            // that it waits for must not wake it.
+            fail_parked(world, &id, record, &told, || {});
         }
         // Carried out before a crash, and not yet deleted.
         (Action::Cancel, State::Failed) if code == Some("CANCELLED") => {

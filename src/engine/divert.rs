@@ -15,10 +15,11 @@ use crate::engine::parked::Parked;
 use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::policy::complete::{complete, not_starting};
+use crate::policy::follow::after_success;
 use crate::policy::human::{Kind, ask_person};
 use crate::policy::intake::{Plan, Terms, refused_fields};
 use crate::policy::judge::{Exit, Failure, Success, Verdict};
-use crate::policy::next::{Facts, conclude, fail, refusal, wait};
+use crate::policy::next::{Facts, conclude, fail, link, refusal, wait};
 use crate::policy::retry::RetryPolicy;
 use crate::protocol::document::Syntax;
 use crate::protocol::error::ErrorCode;
@@ -217,11 +218,14 @@ pub fn apply(
         }
         Destination::Complete => {
             not_starting(record);
-            let report = Success {
-                result: Some(record.submitted_document()),
+            let report = record.submitted_document();
+            let success = Success {
+                result: Some(report.clone()),
                 ..Success::default()
             };
-            complete(record, report, now.wall);
+            complete(record, success, now.wall);
+            let followed = after_success(record, &id_of(record), &report, &config, now.wall);
+            link(record, followed);
             (State::Completed, "completed")
         }
         Destination::Help => {

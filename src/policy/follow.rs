@@ -60,7 +60,7 @@ pub fn after_success(
         .and_then(|handoff| handoff.get("next_agent")?.as_str())
         .and_then(|agent| AgentName::parse(agent).ok());
     let view = View::of_record(record);
-    let asked = match position(&view, config) {
+    let asked = match position(record, &view, config) {
         Position::Before(step, workflow_state) => {
             if let Some(named) = named.filter(|named| *named != step.agent) {
                 followed.warnings.push(format!(
@@ -107,7 +107,7 @@ pub fn after_success(
     followed
 }
 
-fn position<'c>(view: &View<'_>, config: &'c Config) -> Position<'c> {
+fn position<'c>(record: &Record, view: &View<'_>, config: &'c Config) -> Position<'c> {
     let Some(Value::Object(state)) = view.get("workflow_state") else {
         return Position::Outside;
     };
@@ -127,6 +127,10 @@ fn position<'c>(view: &View<'_>, config: &'c Config) -> Position<'c> {
             at.map(|at| at + 1)
         })
         .unwrap_or(1);
+    // A report that was handed on names the step that it reports; the next agent's is the next.
+    let handed_on = view.dialect == Dialect::Report && !record.meta.attempts.is_empty();
+    let is_next = steps.get(current).map(|step| &step.agent) == own.as_ref();
+    let current = current + usize::from(handed_on && is_next);
     let Some(next) = steps.get(current) else {
         return Position::Last;
     };

@@ -31,6 +31,11 @@ impl Root {
         root
     }
 
+    /// Waits until the record stands in `waiting/` and says what for.
+    pub fn waiting(&self, id: &str) -> Value {
+        self.record_that("waiting", id, |record| record["waiting"].is_object())
+    }
+
     /// Answers a record that waits for a person.
     pub fn answer(&self, action: &str, id: &str, more: Value) {
         let command = super::with(

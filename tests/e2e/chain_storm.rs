@@ -119,3 +119,79 @@ fn a_drain_works_off_whole_chains() {
     assert!(drained.status.success(), "{drained:?}");
     assert_eq!(root.names("handoffs/completed").len(), 10 * EACH);
 }
+
+#[test]
+fn reports_questions_and_cancels_survive_it_too() {
+    const MANY: usize = 24;
+    let ran = "mark ran";
+    let asks = r#"mark ran; if ! grep -q '"returns"'; then
+        echo '{"status": "delegate", "handoff": {"children": [{"agent": "human"}]}}'; fi"#;
+    let slow = r#"if ! grep -q '"returns"'; then
+        echo '{"status": "delegate", "handoff": {"children": [{"agent": "@sleeper"},
+        {"agent": "@sleeper"}]}}'; fi"#;
+    let team = [
+        ("dev", ran),
+        ("guard", ran),
+        ("asks", asks),
+        ("slow", slow),
+        ("sleeper", "sleep 600"),
+    ];
+    let root = Root::team(
+        "daemon.max_concurrent = 64\nroutes.blocked.unknown = '@guard'",
+        &team,
+    );
+    let report = json!({
+        "agent": "@dev", "status": "blocked", "phase": "p", "blocked_reason": "unknown",
+        "attempted": ["a"], "handoff": {"context": "c"},
+    });
+    for n in 0..MANY {
+        root.drop_request(&format!("r{n}"), &report);
+        root.drop_request(&format!("q{n}"), &ask("@asks"));
+        if n < 8 {
+            root.drop_request(&format!("c{n}"), &ask("@slow"));
+        }
+    }
+    let mut daemon = Daemon::start(&root);
+    for n in 0..MANY {
+        // Each is answered or cancelled at whatever moment this is.
+        let helped =
+            |id: &str| root.record_that("waiting", id, |it| it["waiting"]["on"] == "handoff");
+        let asked = child(&helped(&format!("q{n}")));
+        root.waiting(&asked);
+        root.answer("approve", &asked, json!({ "comment": "yes" }));
+        if n < 8 {
+            helped(&format!("c{n}"));
+            let cancel = json!({ "action": "cancel", "handoff_id": format!("c{n}") });
+            root.command(&format!("c{n}.json"), &cancel);
+        }
+        if n % 3 == 2 {
+            daemon.kill();
+            daemon = Daemon::start(&root);
+        }
+    }
+    for n in 0..MANY {
+        let helped = root.completed(&format!("r{n}"));
+        assert_eq!(begun(&helped), ["completed"]);
+        let guard = child(&helped);
+        assert_eq!(root.mark(&format!("{guard}.ran")).lines().count(), 1);
+        let answered = root.completed(&format!("q{n}"));
+        assert_eq!(begun(&answered), ["delegated", "completed"]);
+        let said = &answered["handoffd"]["returns"];
+        assert_eq!(said[0]["result"]["summary"], "yes");
+        assert_eq!(said.as_array().unwrap().len(), 1);
+    }
+    for n in 0..8 {
+        let (record, code) = root.failed(&format!("c{n}"));
+        assert_eq!(code, "CANCELLED");
+        for kid in children(&record) {
+            assert_eq!(root.failed(&kid).1, "CANCELLED", "{kid}");
+        }
+    }
+    for folder in ["pending", "in-progress", "waiting"] {
+        let left = root.names(&format!("handoffs/{folder}"));
+        assert!(left.is_empty(), "{folder}: {left:?}");
+    }
+    assert_eq!(root.names("handoffs/failed").len(), 24);
+    assert_eq!(daemon.terminate(), Some(0));
+    root.assert_audit_is_sound();
+}

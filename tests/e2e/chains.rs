@@ -147,6 +147,38 @@ fn a_step_that_is_named_begins_there_and_an_unknown_workflow_is_only_carried() {
 }
 
 #[test]
+fn a_dropped_report_is_a_step_of_its_workflow() {
+    let root = Root::team(WORKFLOW, &[("a", ENDS), ("b", ENDS), ("c", ENDS)]);
+    let _daemon = Daemon::start(&root);
+    let report = |next: Value| {
+        json!({
+            "status": "complete", "phase": "architecture", "agent": "@a", "summary": "designed",
+            "workflow_state": { "name": "feature", "current_step": 1 },
+            "handoff": { "next_agent": next, "context": "c1" },
+        })
+    };
+    // Without a next agent it is completed, and the workflow goes on.
+    root.drop_request("done", &report(Value::Null));
+    let done = root.completed("done");
+    assert!(outcomes(&done).is_empty());
+    let second = root.completed(&child(&done));
+    assert_eq!(second["target"]["agent_id"], "@b");
+    assert_eq!(second["source"]["agent_id"], "@a");
+    assert_eq!(second["input"]["data"]["context"], "c1");
+    let third = root.completed(&child(&second));
+    assert_eq!(third["target"]["agent_id"], "@c");
+    assert!(children(&third).is_empty());
+    // With one it is that agent's, who then is not asked twice.
+    root.drop_request("on", &report("@b".into()));
+    let on = root.completed("on");
+    assert_eq!(outcomes(&on), ["completed"]);
+    let third = root.completed(&child(&on));
+    assert_eq!(third["target"]["agent_id"], "@c");
+    assert_eq!(third["workflow_state"]["current_step"], 3);
+    assert!(children(&third).is_empty());
+}
+
+#[test]
 fn a_failed_step_stops_the_later_ones_and_completed_ones_stay() {
     let root = Root::team(
         WORKFLOW,
@@ -209,7 +241,7 @@ fn a_next_agent_that_nobody_knows_fails_loudly_and_a_person_can_be_next() {
     assert_eq!(code, "UNKNOWN_AGENT");
     assert!(text(&failed["error"]["message"]).contains("@nobody"));
     root.drop_request("y", &ask("@b"));
-    let asked = root.record("waiting", &child(&root.completed("y")));
+    let asked = root.waiting(&child(&root.completed("y")));
     assert_eq!(asked["waiting"]["on"], "human");
     assert_eq!(asked["source"]["agent_id"], "@b");
 }
@@ -226,7 +258,7 @@ fn what_a_submission_says_of_its_links_moves_nothing_and_wakes_nobody() {
     );
     let _daemon = Daemon::start(&root);
     root.drop_request("parent", &ask("@a"));
-    let kid = child(&root.record("waiting", "parent"));
+    let kid = child(&root.waiting("parent"));
     root.mark(&format!("{kid}.up"));
     let own = json!({
         "format": 1, "revision": 3, "attempts": [], "to": "completed",

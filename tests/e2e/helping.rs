@@ -102,7 +102,7 @@ fn nobody_to_help_is_a_failure_and_a_person_may_be_the_one() {
     assert_eq!(outcomes(&record), ["blocked"]);
     assert!(text(&record["error"]["message"]).contains("which colour?"));
     root.drop_request("x", &ask("@dev"));
-    let record = root.record("waiting", "x");
+    let record = root.waiting("x");
     assert_eq!(record["waiting"]["on"], "human");
     assert!(text(&record["waiting"]["reason"]).contains("which colour?"));
     daemon.kill();
@@ -157,7 +157,7 @@ fn sub_tasks_return_together_in_their_order() {
     let _daemon = Daemon::start(&root);
     let over = json!({ "context": { "task_id": "T" } });
     root.drop_request("x", &with(ask("@boss"), over));
-    let waiting = root.record("waiting", "x");
+    let waiting = root.waiting("x");
     assert_eq!(waiting["waiting"]["on"], "handoff");
     let ids = children(&waiting);
     assert_eq!(waiting["waiting"]["ids"], json!(ids));
@@ -208,9 +208,9 @@ fn a_cancel_reaches_all_below_and_leaves_no_process() {
     );
     let _daemon = Daemon::start(&root);
     root.drop_request("x", &ask("@top"));
-    let ids = children(&root.record("waiting", "x"));
-    let below = children(&root.record("waiting", &ids[0]));
-    root.record("waiting", &below[1]);
+    let ids = children(&root.waiting("x"));
+    let below = children(&root.waiting(&ids[0]));
+    root.waiting(&below[1]);
     // Two of the three run, and one is still in pending/.
     wait_until("two leaves", || {
         let names = root.names("marks");
@@ -266,8 +266,8 @@ fn a_helper_that_somebody_deleted_is_lost_and_its_parent_is_told() {
     let root = Root::team("", &[("boss", &delegates(&asked))]);
     let _daemon = Daemon::start(&root);
     root.drop_request("x", &ask("@boss"));
-    let kid = child(&root.record("waiting", "x"));
-    root.record("waiting", &kid);
+    let kid = child(&root.waiting("x"));
+    root.waiting(&kid);
     std::fs::remove_file(root.state("waiting", &kid)).unwrap();
     let record = root.completed("x");
     assert_eq!(

@@ -99,7 +99,7 @@ fn a_gate_holds_a_request_before_its_first_attempt() {
     });
     for id in ["yes", "no"] {
         root.drop_request(id, &with(ask("@plain"), gate.clone()));
-        let record = root.record("waiting", id);
+        let record = root.waiting(id);
         assert_eq!(record["waiting"]["on"], "human");
         assert_eq!(record["waiting"]["gate"], "budget");
         assert_eq!(record["waiting"]["items"], json!(["the price"]));
@@ -182,7 +182,7 @@ fn nobody_to_ask_is_said_and_a_choice_must_be_an_option() {
         },
     });
     root.drop_request("x", &request);
-    let record = root.record("waiting", "x");
+    let record = root.waiting("x");
     assert_eq!(
         record["waiting"]["options"],
         json!({"fast": "debt", "good": "long"})
@@ -205,7 +205,7 @@ fn nobody_to_ask_is_said_and_a_choice_must_be_an_option() {
     assert_eq!(record["answer"]["choice"], "good");
     assert_eq!(record["result"]["choice"], "good");
     root.drop_request("no", &ask("human"));
-    root.record("waiting", "no");
+    root.waiting("no");
     root.answer("reject", "no", json!({}));
     assert_eq!(root.failed("no").1, "REJECTED");
 }
@@ -233,7 +233,7 @@ fn a_blocking_issue_that_needs_a_person_waits_for_one() {
     });
     root.drop_request("r", &report);
     for id in ["d", "s", "r"] {
-        let record = root.record("waiting", id);
+        let record = root.waiting(id);
         assert_eq!(record["waiting"]["on"], "human", "{record:#}");
         root.answer("approve", id, json!({}));
     }
@@ -282,7 +282,7 @@ fn a_deadline_rejects_approves_or_escalates() {
         ),
     ] {
         root.drop_request(id, &with(ask("@plain"), gate(more)));
-        assert!(root.record("waiting", id)["waiting"]["until"].is_string());
+        assert!(root.waiting(id)["waiting"]["until"].is_string());
     }
     let past = json!({ "deadline": "2020-01-01T00:00:00Z", "on_reject": "rerun" });
     let report = json!({ "status": "needs_review", "phase": "p", "summary": "s", "agent": "rev",
@@ -321,7 +321,7 @@ fn a_dropped_report_for_review_goes_on_only_when_approved() {
                 "handoff": { "next_agent": "@next", "context": "c" } })
     };
     root.drop_request("x", &report("@plain"));
-    root.record("waiting", "x");
+    root.waiting("x");
     root.answer("ask", "x", json!({ "comment": "sure?" }));
     let record = root.record_that("waiting", "x", |record| {
         record["waiting"]["on"] == "human" && !record["handoffd"]["returns"].is_null()
@@ -339,7 +339,7 @@ fn a_dropped_report_for_review_goes_on_only_when_approved() {
     );
     assert_eq!(next["input"]["data"]["summary"], "built");
     root.drop_request("y", &report("stranger"));
-    root.record("waiting", "y");
+    root.waiting("y");
     root.answer("ask", "y", json!({}));
     assert!(refused(&root, "ask-y.json").contains("no configured specialist"));
 }
