@@ -26,7 +26,7 @@ fn a_result_names_the_next_agent_who_gets_all_that_it_said() {
                 r#"mkdir -p artifacts; echo plan >artifacts/plan.md
                 echo '{"status": "complete", "phase": "architecture", "summary": "designed",
                 "files_modified": ["a.rs"], "verification": {"build_success": true},
-                "decisions": [{"decision": "d"}], "artifacts": ["artifacts/plan.md"],
+                "decisions": [{"decision": "d", "rationale": "r"}], "artifacts": ["artifacts/plan.md"],
                 "handoff": {"next_agent": "b", "next_phase": "building", "context": "use d",
                 "open_questions": ["q"], "expectations": {"deliverable": "code"}}}'"#,
             ),
@@ -52,7 +52,10 @@ fn a_result_names_the_next_agent_who_gets_all_that_it_said() {
     assert_eq!(data["phase"], "architecture");
     assert_eq!(data["files_modified"], json!(["a.rs"]));
     assert_eq!(data["verification"]["build_success"], true);
-    assert_eq!(data["decisions"], json!([{"decision": "d"}]));
+    assert_eq!(
+        data["decisions"],
+        json!([{"decision": "d", "rationale": "r"}])
+    );
     assert_eq!(data["artifacts"][0]["path"], "artifacts/plan.md");
     assert_eq!(data["open_questions"], json!(["q"]));
     assert_eq!(data["expectations"]["deliverable"], "code");
