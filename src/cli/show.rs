@@ -122,7 +122,7 @@ fn page(
     }
     if !links.children.is_empty() {
         say(format!("\n{}", ink("CHILDREN", Ink::Bold)));
-        say(children(layout, &links, place.state).trim_end().to_owned());
+        say(children(layout, &links).trim_end().to_owned());
         let id = safe(&place.id, false);
         say(ink(&format!("  all of it: handoffd chain {id}"), Ink::Dim));
     }
@@ -158,7 +158,8 @@ fn question(id: &str, asked: &Question) -> String {
     if let Some(to) = &asked.escalated_to {
         say(format!("  escalated to {}", safe(to, false)));
     }
-    if let Some(done) = &asked.done {
+    let done = asked.done.as_ref();
+    if let Some(done) = done.filter(|done| done.trim() != asked.headline().trim()) {
         say(format!("  {} {}", ink("done:", Ink::Dim), indented(done)));
     }
     if !asked.items.is_empty() {
@@ -194,7 +195,10 @@ fn question(id: &str, asked: &Question) -> String {
         (format!("reject {id} --comment WHY"), asked.rejecting()),
     ];
     if asked.may_ask() {
-        let what = "puts a question to whoever did the work";
+        let what = match asked.kind.as_str() {
+            "task" => "puts a question to the agent that sent it",
+            _ => "runs it again, with your question",
+        };
         rows.push((format!("ask {id} --comment WHAT"), what));
     }
     let rows: Vec<Vec<String>> = rows
@@ -211,7 +215,7 @@ fn indented(text: &str) -> String {
 }
 
 /// Whom it has set in motion, and how they stand.
-fn children(layout: &Layout, links: &Relations, own: State) -> String {
+fn children(layout: &Layout, links: &Relations) -> String {
     const SHOWN: usize = 20;
     let mut rows: Vec<Vec<String>> = links
         .children
@@ -220,7 +224,7 @@ fn children(layout: &Layout, links: &Relations, own: State) -> String {
         .map(|child| {
             let role = match links.returned.iter().find(|it| it.id == *child) {
                 Some(back) => format!("helped: {}", safe(&back.status, false)),
-                None if links.is_helper(child, own) => "helps".to_owned(),
+                None if links.is_helper(child) => "helps".to_owned(),
                 None => "goes on".to_owned(),
             };
             let stands = standing(layout, child);

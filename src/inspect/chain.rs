@@ -114,7 +114,7 @@ impl Walk<'_> {
             self.seen.insert(id.clone());
             let (mut node, links) = node(self.layout, &id, parent);
             for child in links.children.iter().cloned() {
-                if links.is_helper(&child, node.state.unwrap_or(State::Failed)) {
+                if links.is_helper(&child) {
                     let mut helped = self.line(&child, depth + 1);
                     if let Some(first) = helped.first_mut() {
                         first.parent = Some(id.clone());
@@ -265,7 +265,9 @@ mod tests {
         layout.ensure().unwrap();
         for (folder, id, links) in records {
             let path = layout.handoffs().join(folder).join(format!("{id}.json"));
-            let doc = json!({"target": {"agent_id": "@a"}, "handoffd": links});
+            let doc = json!({
+                "target": {"agent_id": "@a"}, "status": folder, "handoffd": links,
+            });
             fs::write(path, doc.to_string()).unwrap();
         }
         (dir, layout)

@@ -24,6 +24,8 @@ pub struct Relations {
     pub returned: Vec<Returned>,
     /// Those whose help it waits for.
     pub awaited: Vec<String>,
+    /// Its outcome is decided and good, also where it has not moved yet.
+    pub completed: bool,
     /// Those that its wait names, whatever it waits for.
     pub waits_for: Vec<String>,
     /// Those that have to complete before it runs.
@@ -63,6 +65,7 @@ impl Relations {
                 })
                 .collect(),
             awaited: ids(helped.and_then(|it| it.get("ids"))),
+            completed: doc.get("status").is_some_and(|it| it == "completed"),
             waits_for: ids(waiting.and_then(|it| it.get("ids"))),
             depends_on: ids(View::of_document(doc).get("depends_on")),
         }
@@ -74,9 +77,9 @@ impl Relations {
     }
 
     /// Whether a child was asked to help, rather than to go on.
-    pub fn is_helper(&self, child: &str, state: State) -> bool {
+    pub fn is_helper(&self, child: &str) -> bool {
         // Only a completed one hands the baton on.
-        state != State::Completed
+        !self.completed
             || self.awaited.iter().any(|id| id == child)
             || self.returned.iter().any(|it| it.id == child)
     }
@@ -168,16 +171,15 @@ mod tests {
 
     #[test]
     fn helpers_and_next_steps_are_told_apart() {
-        let doc = json!({"handoffd": {
+        let mut doc = json!({"status": "completed", "handoffd": {
             "children": ["helper", "next"],
             "returns": [{"id": "helper", "status": "completed"}],
         }});
         let read = Relations::of(doc.as_object().unwrap());
-        assert!(read.is_helper("helper", State::Completed));
-        assert!(!read.is_helper("next", State::Completed));
-        assert!(
-            read.is_helper("next", State::Failed),
-            "what failed goes nowhere"
-        );
+        assert!(read.is_helper("helper"));
+        assert!(!read.is_helper("next"));
+        doc["status"] = "failed".into();
+        let read = Relations::of(doc.as_object().unwrap());
+        assert!(read.is_helper("next"), "what failed goes nowhere");
     }
 }

@@ -226,3 +226,25 @@ fn commands_that_came_while_nobody_was_there_are_carried_out() {
             .find(|end| root.state(end, "new").exists())
     });
 }
+
+#[test]
+fn an_answer_that_the_daemon_refuses_is_told_with_its_reason() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    root.drop_request("asked", &json!({"target": {"agent_id": "human"}}));
+    root.record("waiting", "asked");
+    // Whether somebody could answer it is known to the daemon alone.
+    let output = root.cli(&["ask", "asked", "--comment", "why?", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["status"], "refused");
+    let reason = text(&told["reason"]);
+    assert!(reason.contains("no configured specialist"), "{reason}");
+    assert_eq!(root.states_of("asked"), ["waiting"]);
+    let output = root.cli(&["reject", "asked", "--comment", "not now", "--by", "me"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said, "reject asked: done\n");
+    let (record, code) = root.failed("asked");
+    assert_eq!(code, "REJECTED");
+    assert_eq!(record["answer"]["comment"], "not now");
+}
