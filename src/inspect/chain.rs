@@ -174,7 +174,8 @@ fn node(layout: &Layout, id: &str, parent: Option<String>) -> (Node, Relations) 
             );
             let what = thing(&on);
             node.waits_for = Some(match (why.as_str(), links.awaited.len()) {
-                (_, helpers @ 1..) => format!("{helpers} of its helpers"),
+                (_, 1) => "its helper".to_owned(),
+                (_, helpers @ 2..) => format!("its {helpers} helpers"),
                 ("", _) => what.to_owned(),
                 (why, _) => format!("{what}: {why}"),
             });
