@@ -181,6 +181,8 @@ pub struct Engine {
 
     reading_commands: HashSet<OsString>,
     deferred_commands: HashSet<OsString>,
+    /// Commands that are being set aside.
+    refusing: HashSet<OsString>,
     /// Commands whose end is an attempt's end.
     dismissals: HashMap<String, Vec<Dismissal>>,
 
@@ -268,7 +270,7 @@ impl Engine {
             Event::Unapplied { decided, error } => self.on_unapplied(decided, &error),
             Event::Concluded(concluded) => self.on_concluded(concluded),
             Event::Command { name, file } => self.on_command(name, *file),
-            Event::CommandDone { name } => drop(self.deferred_commands.remove(&name)),
+            Event::CommandDone { name } => self.on_command_done(&name),
             Event::Moved { id, to, parked } => self.on_moved(&id, to, parked),
             Event::Unmoved { id } => self.on_unmoved(id),
             Event::DependencyStates { id, needs } => self.on_dependency_states(&id, &needs),

@@ -56,9 +56,17 @@ impl Engine {
     }
 
     fn refuse(&mut self, name: OsString, identity: Identity, reason: String) {
-        self.deferred_commands.insert(name.clone());
-        self.actors
-            .run(move |world| commands::refuse(world, &name, identity, &reason));
+        // It may be read again before it is out of the way; once is enough.
+        if self.refusing.insert(name.clone()) {
+            self.deferred_commands.insert(name.clone());
+            self.actors
+                .run(move |world| commands::refuse(world, &name, identity, &reason));
+        }
+    }
+
+    pub(super) fn on_command_done(&mut self, name: &OsString) {
+        self.refusing.remove(name);
+        self.deferred_commands.remove(name);
     }
 
     fn command_settled(&mut self, name: &OsString, identity: Identity, writer: Writer) -> bool {

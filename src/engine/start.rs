@@ -359,6 +359,7 @@ fn build(
         restoring: HashSet::new(),
         reading_commands: HashSet::new(),
         deferred_commands: HashSet::new(),
+        refusing: HashSet::new(),
         dismissals: HashMap::new(),
         alarms: BinaryHeap::new(),
         due: super::Due::default(),

@@ -167,7 +167,7 @@ fn a_command_may_name_the_revision_that_it_answers() {
     let _daemon = Daemon::start(&root);
     let later = json!({ "not_before": "2999-01-01T00:00:00Z" });
     root.drop_request("x", &with(orders("exit 0"), later));
-    let record = root.record("waiting", "x");
+    let record = root.waiting("x");
     let revision = record["handoffd"]["revision"].as_u64().unwrap();
     let command =
         |revision: u64| json!({ "action": "cancel", "handoff_id": "x", "revision": revision });

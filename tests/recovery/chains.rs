@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Root, decided, fs, parked};
+use super::{MetadataExt, Root, decided, fs, parked};
 
 /// A follow-up as a decided record carries it.
 fn spawn(id: &str) -> Value {
@@ -143,18 +143,19 @@ fn row_34_who_is_waited_for_and_nowhere_is_not_waited_for_by_a_drain() {
     assert_eq!(root.folders_of("x"), ["waiting"]);
 }
 
+/// What a record remembers of a command that was carried out.
+fn key_of(root: &Root, name: &str) -> String {
+    let meta = fs::metadata(root.path("handoffs/control").join(name)).unwrap();
+    let modified = meta.mtime() * 1_000_000_000 + meta.mtime_nsec();
+    format!("{name}:{}:{modified}", meta.ino())
+}
+
 #[test]
 fn row_35_an_answer_that_was_decided_is_carried_out_once() {
     let root = Root::new();
     let command = json!({"action": "approve", "handoff_id": "x"}).to_string();
     root.put("handoffs/control/yes.json", &command);
-    let path = root.path("handoffs/control/yes.json");
-    let key = {
-        use std::os::unix::fs::MetadataExt;
-        let meta = fs::metadata(path).unwrap();
-        let modified = meta.mtime() * 1_000_000_000 + meta.mtime_nsec();
-        format!("yes.json:{}:{modified}", meta.ino())
-    };
+    let key = key_of(&root, "yes.json");
     let mut record = with_spawns(decided("completed"), &["x.1-aaaaaaaa"]);
     record["answer"] = json!({"action": "approve"});
     record["handoffd"]["applied"] = json!([key]);
@@ -167,33 +168,42 @@ fn row_35_an_answer_that_was_decided_is_carried_out_once() {
     assert_eq!(fs::read_dir(control.join("rejected")).unwrap().count(), 0);
 }
 
+/// A helper of `x` that waits for a person.
+fn helper(root: &Root, id: &str) {
+    let mut record = parked("later");
+    record["handoff_id"] = id.into();
+    record["waiting"]["on"] = "human".into();
+    record["handoffd"]["parent"] = "x".into();
+    record["handoffd"].as_object_mut().unwrap().remove("timer");
+    root.put(&format!("handoffs/waiting/{id}.json"), &record.to_string());
+}
+
 #[test]
 fn row_36_a_cancel_cut_in_half_reaches_all() {
     let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
-    let root = Root::new();
-    for id in ids {
-        let mut record = parked("later")
-            .to_string()
-            .replace("\"x\"", &format!("{id:?}"));
-        record = record
-            .replace("\"retry\"", "\"human\"")
-            .replace("\"timer\"", "\"no\"");
-        let mut record: Value = serde_json::from_str(&record).unwrap();
-        record["handoffd"]["parent"] = "x".into();
-        root.put(&format!("handoffs/waiting/{id}.json"), &record.to_string());
-    }
-    root.put("handoffs/waiting/x.json", &waits_for(&ids).to_string());
-    for id in ["x", ids[0]] {
-        let cancel = json!({"action": "cancel", "handoff_id": id}).to_string();
-        root.put(&format!("handoffs/control/cancel-{id}.json"), &cancel);
-    }
-    root.recover();
-    for id in ["x", ids[0], ids[1]] {
-        assert_eq!(
-            root.record("failed", id)["error"]["code"],
-            "CANCELLED",
-            "{id}"
-        );
-        assert_eq!(root.starts(id), 0);
+    for carried_out in [false, true] {
+        let root = Root::new();
+        for id in ids {
+            helper(&root, id);
+        }
+        for id in ["x", ids[0]] {
+            let cancel = json!({"action": "cancel", "handoff_id": id}).to_string();
+            root.put(&format!("handoffs/control/cancel-{id}.json"), &cancel);
+        }
+        let mut record = waits_for(&ids);
+        if carried_out {
+            record["handoffd"]["to"] = "failed".into();
+            record["status"] = "failed".into();
+            record["error"] = json!({"code": "CANCELLED", "message": "cancelled"});
+            record["handoffd"]["applied"] = json!([key_of(&root, "cancel-x.json")]);
+        }
+        root.put("handoffs/waiting/x.json", &record.to_string());
+        root.recover();
+        for id in ["x", ids[0], ids[1]] {
+            assert_eq!(root.folders_of(id), ["failed"], "{id}");
+            let record = root.record("failed", id);
+            assert_eq!(record["error"]["code"], "CANCELLED", "{id}");
+            assert_eq!(root.starts(id), 0);
+        }
     }
 }
