@@ -364,11 +364,9 @@ fn kills_in_between_lose_nothing_and_double_nothing() {
         let record = root.completed(id);
         assert_eq!(record["validation"]["status"], "passed", "{id}");
         assert_eq!(lines_of(&root, id).len(), 1, "{id}");
-        assert_eq!(
-            starts(&root, &format!("{id}.ran")),
-            outcomes(&record).len(),
-            "{id}"
-        );
+        // One that was claimed and never begun is listed too.
+        let ran = starts(&root, &format!("{id}.ran"));
+        assert!(ran <= outcomes(&record).len(), "{id}: {ran} {record:#}");
         assert!(
             !root.mark(&format!("{id}.notes")).contains("overlap"),
             "{id}"
