@@ -9,7 +9,6 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use crate::clock::Now;
 use crate::config::Config;
@@ -19,6 +18,7 @@ use crate::policy::intake::{Dependency, Needs, Plan, plan};
 use crate::policy::judge::Failure;
 use crate::policy::next::refusal;
 use crate::policy::receive::Receipt;
+use crate::protocol::digest::sha256;
 use crate::protocol::document::{self, Syntax};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
@@ -201,17 +201,6 @@ fn look_at_bad_name(world: &World, name: &OsStr, id: &str, why: &str) -> Seen {
         writer: Writer::Unknown,
         may_mend: metadata.is_file(),
     }))
-}
-
-/// The digest of a request's bytes, in hex.
-pub fn sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    Sha256::digest(bytes)
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 /// How the handoffs that a request depends on stand, read from the folders.

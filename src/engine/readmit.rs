@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 
 use crate::engine::divert::{Destination, apply, destination, refused};
 use crate::engine::event::Event;
-use crate::engine::intake::sha256;
 use crate::engine::moves::write;
 use crate::engine::receive::{needs, receipt};
 use crate::engine::recovery::Found;
@@ -15,6 +14,7 @@ use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::policy::intake::{Plan, plan};
 use crate::policy::next::{fail, refusal};
+use crate::protocol::digest::sha256;
 use crate::protocol::document::{self, Syntax};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;

@@ -4,12 +4,12 @@
 //! afterwards, from what the record says.
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::clock::Wall;
 use crate::config::{Config, Step};
 use crate::protocol::agent::AgentName;
 use crate::protocol::dialect::Dialect;
+use crate::protocol::digest::sha256;
 use crate::protocol::links::Spawn;
 use crate::protocol::record::{Attempt, AttemptOutcome, Record};
 use crate::protocol::view::View;
@@ -246,7 +246,7 @@ fn spawn(
     let entry = format!(
         "{} {}",
         asked.agent,
-        &hex(input.to_string().as_bytes())[..16]
+        &sha256(input.to_string().as_bytes())[..16]
     );
     let refused = refusal(record, id, &asked.agent, &entry, asked.by_result, config);
     let attempt = record
@@ -373,17 +373,8 @@ fn refusal(
 fn child_id(chain: &str, hop: u32, parent: &str, attempt: u32, index: usize) -> String {
     let chain: String = chain.chars().take(MAX_CHAIN).collect();
     let made_from = format!("{parent}\0{attempt}\0{index}");
-    let hash = &hex(made_from.as_bytes())[..8];
+    let hash = &sha256(made_from.as_bytes())[..8];
     format!("{}.{hop}-{hash}", chain.replace('~', "-"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    let digest = Sha256::digest(bytes);
-    digest.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod control;
 pub mod destination;
 pub mod dialect;
+pub mod digest;
 pub mod document;
 pub mod error;
 pub mod export;

@@ -4,10 +4,9 @@
 //! producer's temporary file nor a submission still gets an id, made from its hash, so that the
 //! refusal can be filed and the same name always leads to the same id.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
-use sha2::{Digest, Sha256};
-
+use super::digest::sha256;
 use super::id::HandoffId;
 
 /// What a file name promises about its content. The content decides (see
@@ -101,12 +100,7 @@ fn submission(name: &[u8]) -> Result<(HandoffId, Ext), String> {
 
 /// The id under which a file is refused whose name can't be one.
 fn rejected_id(name: &[u8]) -> HandoffId {
-    let mut id = String::from("rejected-");
-    for byte in &Sha256::digest(name)[..6] {
-        // Writing to a String can't fail.
-        let _ = write!(id, "{byte:02x}");
-    }
-    HandoffId::made(id)
+    HandoffId::made(format!("rejected-{}", &sha256(name)[..12]))
 }
 
 #[cfg(test)]

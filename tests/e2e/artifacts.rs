@@ -29,7 +29,7 @@ pub fn lines_of(root: &Root, id: &str) -> Vec<Value> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    handoffd::engine::intake::sha256(bytes)
+    handoffd::protocol::digest::sha256(bytes)
 }
 
 /// The fields that a failed record names.
