@@ -10,8 +10,8 @@ use crate::protocol::record::{LIFTED, Record};
 
 /// Writes a success into the record and decides it for `completed/`.
 pub fn complete(record: &mut Record, success: Success, at: Wall) {
-    fill(record, success);
     finish(record, at);
+    fill(record, success);
 }
 
 /// Decides a record for `completed/` that has all else already.
