@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -19,6 +20,10 @@ use crate::protocol::view::View;
 
 /// How many descendants one cancel may reach.
 const MOST_DESCENDANTS: usize = 10_000;
+
+/// How often to look for a handoff that may be on its way between two folders.
+const LOOKS: usize = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// All helpers have ended: what they gave back goes into the record, which runs again, or goes
 /// back to the person who had asked.
@@ -174,14 +179,13 @@ pub fn cancel_below(world: &World, record: &Record, id: &str, by: Option<&str>) 
         if seen.len() >= MOST_DESCENDANTS || !seen.insert(child.clone()) {
             continue;
         }
-        let state = world.layout.states_of(&child).first().copied();
-        let Some(found) = load(world, state.unwrap_or(State::Pending), &child) else {
+        let Some((state, found)) = find(world, &child) else {
             continue;
         };
         if found.meta.links.parent.as_ref() != Some(&parent) {
             continue;
         }
-        if matches!(state, Some(State::Completed | State::Failed)) {
+        if matches!(state, State::Completed | State::Failed) {
             open.extend(below(&found, &child));
             continue;
         }
@@ -191,6 +195,20 @@ pub fn cancel_below(world: &World, record: &Record, id: &str, by: Option<&str>) 
         }
     }
     cancelled
+}
+
+/// Where a handoff stands, and its record. It may move from one folder to the next while they
+/// are looked at in turn, so only one that stays away is not there.
+fn find(world: &World, id: &str) -> Option<(State, Record)> {
+    for _ in 0..LOOKS {
+        let state = world.layout.states_of(id).first().copied();
+        let state = state.unwrap_or(State::Pending);
+        if let Some(record) = load(world, state, id) {
+            return Some((state, record));
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    None
 }
 
 fn cancel_by_file(world: &World, child: &str, above: &str, by: Option<&str>) -> io::Result<()> {
