@@ -12,6 +12,11 @@ fmt:
 schemas:
     UPDATE_SCHEMAS=1 cargo test --test published shipped
 
+# Every fault in full, for hours; says what was tried and what broke.
+torture *args:
+    TORTURE=full cargo test --release --test torture -- --nocapture --test-threads=1 {{args}}
+    cat target/torture/table.md
+
 bench *args:
     cargo bench {{args}}
 

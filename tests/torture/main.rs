@@ -1,0 +1,22 @@
+//! Tries to prove the promises wrong: faults of every known kind, and after each the same
+//! question, whether anything was lost, doubled, stuck or let in.
+//!
+//! Each module is one kind of fault. `cargo test` tries a few points of each; `just torture`
+//! all of them, and prints what was tried and what broke. docs/reliability.md has the last
+//! full run.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests play producers, who rename, link and read clocks as they like"
+)]
+
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "every kind of test uses its own part of it"
+)]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod report;
+mod rivals;
