@@ -9,8 +9,7 @@ use crate::engine::intake::{Broken, Seen, Submission};
 use crate::engine::parked::{On, Parked};
 use crate::engine::world::World;
 use crate::engine::{
-    Alarm, Busy, Engine, KEPT_DOCUMENTS, LOOKS_IN_FLIGHT, UNCLOSED_SETTLE_MS, Unsettled, attempt,
-    start,
+    Alarm, Busy, Engine, LOOKS_IN_FLIGHT, UNCLOSED_SETTLE_MS, Unsettled, attempt, start,
 };
 use crate::policy::intake::{Plan, dependency_cycle};
 use crate::protocol::document::Syntax;
@@ -77,7 +76,7 @@ impl Engine {
             && self.pending.get(id.as_str()) == Some(&ext)
         {
             self.pending.remove(id.as_str());
-            self.kept.remove(id.as_str());
+            self.kept.take(id.as_str());
         }
     }
 
@@ -322,9 +321,7 @@ impl Engine {
                 Self::limits_of(&config, &agent)
             });
         self.pending.insert(id.clone().into(), submission.ext);
-        if self.kept.len() < KEPT_DOCUMENTS && submission.identity.size <= 65_536 {
-            self.kept.insert(id, submission);
-        }
+        self.kept.offer(id, submission);
     }
 
     /// Sends a submission elsewhere than into the queue.
@@ -365,7 +362,7 @@ impl Engine {
             self.departures += 1;
         } else {
             self.pending.remove(id.as_str());
-            self.kept.remove(&id);
+            self.kept.take(&id);
             self.busy.insert(id, Busy::Diverting);
         }
         self.actors

@@ -6,7 +6,7 @@ use crate::engine::event::{Concluded, Event, Sampled};
 use crate::engine::launch::launch;
 use crate::engine::outcome::{End, finish};
 use crate::engine::sampling::{SampleRequest, restore_record, sample_all};
-use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS, start, tasks};
+use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS, line, tasks};
 use crate::keeper::wire::{Held, Key, Report, State as KeeperState, Why};
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
@@ -29,7 +29,7 @@ impl Engine {
         let source = if let Some(ext) = self.pending.remove(id) {
             Source::Pending {
                 ext,
-                read: self.kept.remove(id),
+                read: self.kept.take(id),
             }
         } else {
             self.lot.remove(id);
@@ -342,7 +342,7 @@ impl Engine {
             "keeper",
             Some("the keeper is gone; starting another".to_owned()),
         );
-        self.actors.run(|world| match start::connect_keeper(world) {
+        self.actors.run(|world| match line::reconnect(world) {
             Ok((count, entries)) => world.tell(Event::KeeperBack { count, entries }),
             Err(error) => {
                 tracing::error!("no keeper could be started: {error}");

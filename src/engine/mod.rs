@@ -16,9 +16,11 @@ pub mod divert;
 pub mod effects;
 pub mod event;
 pub mod intake;
+pub mod kept;
 pub mod launch;
 pub mod leftovers;
 pub mod lifetimes;
+pub mod line;
 pub mod moves;
 pub mod notify;
 pub mod observer;
@@ -50,7 +52,7 @@ use crate::config::{Config, OnStop};
 use crate::engine::attempt::Running;
 use crate::engine::commands::Dismissal;
 use crate::engine::event::{Event, Folder};
-use crate::engine::intake::Submission;
+use crate::engine::kept::Kept;
 use crate::engine::outcome::End;
 use crate::engine::parked::Lot;
 use crate::engine::world::{Job, Workers, World};
@@ -125,9 +127,6 @@ struct Unsettled {
 
 /// How many looks may be on their way at once; the rest waits as names.
 const LOOKS_IN_FLIGHT: usize = 64;
-/// How many read documents are kept for an attempt that may start soon; others are read again.
-/// A few megabytes at most, and enough for a burst.
-const KEPT_DOCUMENTS: usize = 256;
 const VITALS_EVERY_MS: u64 = 250;
 /// How long a file that was created and never closed must be still before it is judged, where
 /// the system does not say who has it open. A hard link is never closed.
@@ -151,7 +150,7 @@ pub struct Engine {
     schedule: Schedule,
 
     pending: HashMap<Box<str>, Ext>,
-    kept: HashMap<String, Box<Submission>>,
+    kept: Kept,
     running: HashMap<String, Running>,
     lot: Lot,
     busy: HashMap<String, Busy>,

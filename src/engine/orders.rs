@@ -141,7 +141,7 @@ impl Engine {
             self.schedule.lift_hold(&parked.agent);
         }
         self.pending.remove(id.as_str());
-        self.kept.remove(&id);
+        self.kept.take(&id);
         self.busy.insert(id, Busy::Moving);
         self.deferred_commands.insert(name.clone());
         self.actors

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::clock::{Clock, Wall, boot_id};
 use crate::config::{Config, ConfigError, Watch};
@@ -18,14 +18,16 @@ use crate::durable;
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::boards;
 use crate::engine::event::Event;
+use crate::engine::kept::Kept;
+use crate::engine::line;
 use crate::engine::observer::{Observer, Told};
 use crate::engine::parked::Lot;
 use crate::engine::past::Past;
 use crate::engine::recovery::{Found, finish_rejections, recover_one, sweep_claims};
 use crate::engine::world::{Workers, World};
 use crate::engine::{Busy, Engine};
-use crate::keeper::wire::{Held, Report, State as KeeperState, Why};
-use crate::keeper::{Client, Reader, Setup, start_time};
+use crate::keeper::start_time;
+use crate::keeper::wire::{Held, State as KeeperState, Why};
 use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
@@ -190,8 +192,8 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             },
         )
         .map_err(system("a thread can't be started"))?;
-        let (keeper, mut reader) = connect(&options.program, &layout).map_err(no_keeper)?;
-        let held = inventory(&keeper, &mut reader, &events)
+        let (keeper, mut reader) = line::connect(&options.program, &layout).map_err(no_keeper)?;
+        let held = line::inventory(&keeper, &mut reader, &events)
             .map_err(system("the keeper does not answer"))?;
         let (board, shown_at) = Board::open(&layout.context());
         let world = Arc::new(World::new(
@@ -206,7 +208,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             lock,
             board,
         ));
-        listen(&world.events, reader);
+        line::listen(&world, reader).map_err(system("the keeper can't be heard"))?;
         let engine = build(&world, held, &recent, since, options)?;
         engine.catch_up(shown_at, &recent);
         let untold = engine.people.open();
@@ -248,62 +250,6 @@ fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>) {
     let _ = std::fs::remove_file(world.layout.daemon_file());
 }
 
-fn connect(program: &Path, layout: &Layout) -> io::Result<(Client, Reader)> {
-    let setup = Setup {
-        program: program.to_owned(),
-        run_dir: layout.run(),
-        root: layout.root().to_owned(),
-        no_cgroup: std::env::var_os("HANDOFFD_NO_CGROUP").is_some(),
-    };
-    setup.connect_or_start()
-}
-
-/// Asks the keeper what it holds; other reports that come first are passed on.
-fn inventory(
-    keeper: &Client,
-    reader: &mut Reader,
-    events: &UnboundedSender<Event>,
-) -> io::Result<Vec<Held>> {
-    keeper.inventory()?;
-    loop {
-        match reader.next()? {
-            Report::Inventory { entries } => return Ok(entries),
-            other => drop(events.send(Event::Keeper(other))),
-        }
-    }
-}
-
-fn listen(events: &UnboundedSender<Event>, mut reader: Reader) {
-    let events = events.clone();
-    let spawned = std::thread::Builder::new()
-        .name("keeper".to_owned())
-        .spawn(move || {
-            while let Ok(report) = reader.next() {
-                // Nothing follows from these; the loop is not woken for them.
-                if matches!(report, Report::Started { .. } | Report::Hello { .. }) {
-                    continue;
-                }
-                if events.send(Event::Keeper(report)).is_err() {
-                    return;
-                }
-            }
-            let _ = events.send(Event::KeeperLost);
-        });
-    if let Err(error) = spawned {
-        tracing::error!("no thread for the keeper's reports: {error}");
-    }
-}
-
-/// Connects to a new keeper after the old one was lost.
-pub fn connect_keeper(world: &World) -> io::Result<(u64, Vec<Held>)> {
-    let (keeper, mut reader) = connect(&world.program, &world.layout)?;
-    let entries = inventory(&keeper, &mut reader, &world.events)?;
-    keeper.inherit(&world.keeper());
-    let count = world.set_keeper(keeper);
-    listen(&world.events, reader);
-    Ok((count, entries))
-}
-
 fn build(
     world: &Arc<World>,
     held: Vec<Held>,
@@ -341,7 +287,7 @@ fn build(
         scanner: Arc::new(Mutex::default()),
         schedule: Schedule::new(config.daemon.max_concurrent),
         pending: HashMap::new(),
-        kept: HashMap::new(),
+        kept: Kept::default(),
         running: HashMap::new(),
         lot: Lot::default(),
         busy: HashMap::new(),

@@ -32,6 +32,8 @@ pub struct World {
     pub slots: Slots,
     pub committer: Committer,
     pub events: UnboundedSender<Event>,
+    /// What the loop runs on.
+    pub runtime: tokio::runtime::Handle,
     config: RwLock<Arc<Config>>,
     /// The keeper, and how many there have been.
     keeper: RwLock<(Client, u64)>,
@@ -107,6 +109,7 @@ impl World {
             slots,
             committer,
             events,
+            runtime: tokio::runtime::Handle::current(),
             config: RwLock::new(config),
             keeper: RwLock::new((keeper, 1)),
             program,

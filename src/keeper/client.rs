@@ -1,13 +1,13 @@
 //! The daemon's end of the line to its keeper.
 //!
 //! Orders are sent by whoever has one, under a lock, waiting if the socket is full: a keeper
-//! always reads. Reports are read by one thread that does nothing else. When the reader fails
+//! always reads. Reports are read by one task that does nothing else. When the reader fails
 //! the keeper is gone; then connect again, which starts a new one, and ask for the inventory.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::frame::{self, Inbox};
+use super::frame::{self, Inbox, Wait};
 use super::wire::{Key, Order, Os, Report, Start, VERSION, Why};
 
 /// How often to try again when a keeper leaves just as we come.
@@ -185,6 +185,18 @@ impl Line {
     }
 }
 
+impl AsRawFd for Reader {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl AsFd for Reader {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Reader {
     /// The next report. An error of the kind `UnexpectedEof` means that the keeper is gone.
     #[expect(
@@ -196,15 +208,32 @@ impl Reader {
             if let Some(report) = self.inbox.pop()? {
                 return Ok(report);
             }
-            match self.inbox.fill(&self.socket) {
-                Ok(true) => {}
-                Ok(false) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                Err(error) => return Err(error),
+            self.fill(Wait::UntilSomething)?;
+        }
+    }
+
+    /// Like [`next`](Self::next), but `None` where it would have to wait.
+    pub fn arrived(&mut self) -> io::Result<Option<Report>> {
+        loop {
+            if let Some(report) = self.inbox.pop()? {
+                return Ok(Some(report));
             }
+            match self.fill(Wait::Never) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                filled => filled?,
+            }
+        }
+    }
+
+    fn fill(&mut self, wait: Wait) -> io::Result<()> {
+        match self.inbox.fill(&self.socket, wait) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            Err(error) => Err(error),
         }
     }
 }

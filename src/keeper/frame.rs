@@ -47,6 +47,14 @@ pub fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
 /// How much is read at once.
 const PIECE: usize = 64 << 10;
 
+/// What to do where nothing has arrived.
+#[derive(Debug, Clone, Copy)]
+pub enum Wait {
+    UntilSomething,
+    /// Fail with `WouldBlock`.
+    Never,
+}
+
 /// What has arrived and not been taken yet.
 #[derive(Debug, Default)]
 pub struct Inbox {
@@ -99,7 +107,11 @@ impl Inbox {
     }
 
     /// Reads once from the socket; false at its end.
-    pub fn fill(&mut self, socket: impl AsFd) -> io::Result<bool> {
+    pub fn fill(&mut self, socket: impl AsFd, wait: Wait) -> io::Result<bool> {
+        let flags = match wait {
+            Wait::UntilSomething => RecvFlags::CMSG_CLOEXEC,
+            Wait::Never => RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
+        };
         self.piece.resize(PIECE, 0);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -107,7 +119,7 @@ impl Inbox {
             socket,
             &mut [IoSliceMut::new(&mut self.piece)],
             &mut control,
-            RecvFlags::CMSG_CLOEXEC,
+            flags,
         )?;
         let mut fds = Vec::new();
         for message in control.drain() {
@@ -257,7 +269,7 @@ mod tests {
         let mut inbox = Inbox::default();
         let mut inodes = Vec::new();
         let mut got = Vec::new();
-        while inbox.fill(&far).unwrap() {
+        while inbox.fill(&far, Wait::UntilSomething).unwrap() {
             while let Some(order) = inbox.pop::<Order>().unwrap() {
                 if matches!(order, Order::Usage { .. } | Order::Forget { .. }) {
                     let fds = inbox.take_fds::<3>().unwrap();

@@ -21,7 +21,7 @@ use rustix::time::{
 
 use super::attempt::Watch;
 use super::books::{Books, log};
-use super::frame::{self, Inbox};
+use super::frame::{self, Inbox, Wait};
 use super::spawn;
 use super::wire::{Key, Order, Report, VERSION};
 use crate::clock;
@@ -177,7 +177,10 @@ impl Server {
             Source::Connection(at) => {
                 let connection = &mut self.connections[*at];
                 connection.flush();
-                match connection.inbox.fill(&connection.socket) {
+                match connection
+                    .inbox
+                    .fill(&connection.socket, Wait::UntilSomething)
+                {
                     Ok(true) => {}
                     Ok(false) => connection.lost = true,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

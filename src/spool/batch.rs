@@ -32,14 +32,12 @@ pub(super) type Done = Box<dyn FnOnce(Finished) + Send>;
 
 /// A change on its way.
 pub(super) struct Job {
-    /// Makes the names of temporary files unique.
-    pub(super) serial: u64,
     pub(super) change: Change,
     pub(super) events: Vec<Event>,
     pub(super) done: Option<Done>,
     pub(super) step: Step,
-    /// Where the content stands that the new one has taken the place of.
-    pub(super) replaced: Option<PathBuf>,
+    /// Where the new content stands, and after the exchange the one that it took the place of.
+    pub(super) temp: Option<PathBuf>,
 }
 
 impl Job {

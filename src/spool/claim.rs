@@ -85,7 +85,7 @@ pub fn from_pending(
     bytes: &[u8],
 ) -> Result<Taken, TakeError> {
     let temp = claim_path(layout, Origin::Pending, identity.inode, id);
-    spares.write(&temp, bytes)?;
+    spares.write_as(&temp, bytes)?;
     let target = layout.record(land, id);
     if let Err(error) = durable::move_no_replace(submission, &target) {
         forget(&temp);
@@ -128,7 +128,7 @@ pub fn from_waiting(
 ) -> Result<Taken, TakeError> {
     let parked = layout.record(State::Waiting, id);
     let temp = claim_path(layout, Origin::Waiting, identity.inode, id);
-    spares.write(&temp, bytes)?;
+    spares.write_as(&temp, bytes)?;
     if let Err(error) = durable::exchange(&temp, &parked) {
         forget(&temp);
         return Err(match error.kind() {

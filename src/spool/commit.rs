@@ -13,8 +13,6 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -44,7 +42,6 @@ pub enum Finished {
 #[derive(Clone)]
 pub struct Committer {
     jobs: Sender<Job>,
-    serial: Arc<AtomicU64>,
     spares: Spares,
 }
 
@@ -73,14 +70,7 @@ impl Committer {
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
             .spawn(move || worker.run(&inbox))?;
-        Ok((
-            Self {
-                jobs,
-                serial: Arc::default(),
-                spares,
-            },
-            thread,
-        ))
+        Ok((Self { jobs, spares }, thread))
     }
 
     /// Temporary files to use again.
@@ -94,15 +84,13 @@ impl Committer {
         events: Vec<Event>,
         done: impl FnOnce(Finished) + Send + 'static,
     ) {
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         // The thread only ends after every sender is gone.
         let _ = self.jobs.send(Job {
-            serial,
             change,
             events,
             done: Some(Box::new(done)),
             step: Step::New,
-            replaced: None,
+            temp: None,
         });
     }
 }
@@ -219,9 +207,15 @@ impl Worker {
             return Ok(None);
         }
         let file = match &mut job.change {
-            Change::Advance { id, bytes, .. } => {
-                let temp = temp_path(&self.layout, job.serial, id);
-                Some(self.spares.write(&temp, bytes))
+            Change::Advance { bytes, .. } => {
+                // An earlier try's, which is not believed.
+                if let Some(temp) = job.temp.take() {
+                    let _ = std::fs::remove_file(temp);
+                }
+                Some(self.spares.write(bytes).map(|(temp, file)| {
+                    job.temp = Some(temp);
+                    file
+                }))
             }
             Change::Settle { id, at, .. } => {
                 match open_quietly(&self.layout.record(*at, id)) {
@@ -302,15 +296,17 @@ impl Worker {
     fn place(&mut self, job: &mut Job, folders: &mut BTreeSet<PathBuf>) -> io::Result<Step> {
         match &job.change {
             Change::Advance { id, from, to, .. } => {
-                let temp = temp_path(&self.layout, job.serial, id);
                 let record = self.layout.record(*from, id);
-                match durable::exchange(&temp, &record) {
-                    Ok(()) => job.replaced = Some(temp),
-                    // Somebody took it away.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        durable::replace(&temp, &record)?;
+                if let Some(temp) = &job.temp {
+                    match durable::exchange(temp, &record) {
+                        Ok(()) => {}
+                        // Somebody took it away.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                            durable::replace(temp, &record)?;
+                            job.temp = None;
+                        }
+                        Err(error) => return Err(error),
                     }
-                    Err(error) => return Err(error),
                 }
                 self.travel(id, *from, *to)?;
             }
@@ -393,7 +389,7 @@ impl Worker {
             if let Change::Settle { leftover, keep, .. } = &job.change {
                 self.let_go(leftover, keep.as_deref());
             }
-            if let Some(replaced) = &job.replaced {
+            if let Some(replaced) = &job.temp {
                 self.let_go(replaced, None);
             }
             if let Some(done) = job.done.take() {
@@ -415,10 +411,6 @@ impl Worker {
             tracing::warn!("{}: {error}", leftover.display());
         }
     }
-}
-
-fn temp_path(layout: &Layout, serial: u64, id: &str) -> PathBuf {
-    layout.tmp().join(format!("next-{serial}-{id}.json"))
 }
 
 fn unique(path: &Path, count: u64) -> String {

@@ -87,8 +87,8 @@ fn what_cannot_be_written_is_kept_and_written_when_it_can() {
     fs::write(layout.record(State::InProgress, "x"), "old").unwrap();
     let (committer, trouble) = committer(&layout);
     // A file where the folder for temporary files should be: nothing can be written.
-    fs::remove_dir(layout.tmp()).unwrap();
-    fs::write(layout.tmp(), "in the way").unwrap();
+    fs::remove_dir(layout.spares()).unwrap();
+    fs::write(layout.spares(), "in the way").unwrap();
     let (tell, told) = mpsc::channel();
     committer.submit(advance(State::Completed), Vec::new(), move |done| {
         tell.send(done).unwrap();
@@ -104,8 +104,8 @@ fn what_cannot_be_written_is_kept_and_written_when_it_can() {
         "nobody is told of an outcome that is not written"
     );
     assert_eq!(layout.states_of("x"), [State::InProgress]);
-    fs::remove_file(layout.tmp()).unwrap();
-    fs::create_dir(layout.tmp()).unwrap();
+    fs::remove_file(layout.spares()).unwrap();
+    fs::create_dir(layout.spares()).unwrap();
     assert_eq!(
         told.recv_timeout(Duration::from_secs(60)).unwrap(),
         Finished::Done
@@ -184,12 +184,11 @@ fn bytes_that_changed_since_they_were_judged_are_not_rejected() {
 #[test]
 fn a_claim_whose_outcome_is_in_the_same_batch_goes_with_it() {
     let job = |change| Job {
-        serial: 0,
         change,
         events: Vec::new(),
         done: None,
         step: Step::New,
-        replaced: None,
+        temp: None,
     };
     let settle = |to| Change::Settle {
         id: "x".into(),

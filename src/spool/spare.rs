@@ -61,23 +61,33 @@ impl Spares {
         Ok(())
     }
 
+    fn new_path(&self) -> PathBuf {
+        let mut kept = self.lock();
+        kept.count += 1;
+        self.folder.join(kept.count.to_string())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a temporary file that nothing refers to any more, to be used again or deleted. It
-    /// loses its name at once: a claim's name would still mean something to a restart.
+    /// Takes a temporary file that nothing refers to any more, to be used again or deleted. One
+    /// from elsewhere loses its name at once: a claim's would still mean something to a restart.
     pub fn let_go(&self, path: &Path) -> io::Result<()> {
-        let number = {
-            let mut kept = self.lock();
-            kept.count += 1;
-            (kept.paths.len() < MOST && kept.like.is_some()).then_some(kept.count)
+        let room = {
+            let kept = self.lock();
+            kept.paths.len() < MOST && kept.like.is_some()
         };
-        let Some(number) = number else {
+        if !room {
             return fs::remove_file(path);
+        }
+        let spare = if path.parent() == Some(&self.folder) {
+            path.to_owned()
+        } else {
+            let spare = self.new_path();
+            durable::replace(path, &spare)?;
+            spare
         };
-        let spare = self.folder.join(number.to_string());
-        durable::replace(path, &spare)?;
         let emptied = self.open_fit(&spare).and_then(|file| match file {
             // After a power cut a file that was not synced may then be short, as a new one may,
             // but it never holds the bytes of another handoff.
@@ -91,16 +101,28 @@ impl Spares {
         Ok(())
     }
 
-    /// Writes a temporary file anew; what an earlier try left under its name is deleted.
-    pub fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<File> {
-        let spare = self.lock().paths.pop();
-        if let Some(spare) = spare {
-            match self.reuse(&spare, path, bytes) {
-                Ok(Some(file)) => return Ok(file),
-                // Not fit, or gone: it may stand under either name.
-                Ok(None) | Err(_) => drop(fs::remove_file(&spare)),
-            }
+    /// Writes a temporary file under a name that means nothing.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<(PathBuf, File)> {
+        if let Some((spare, file)) = self.reuse(bytes) {
+            return Ok((spare, file));
         }
+        let path = self.new_path();
+        let file = self.create(&path, bytes)?;
+        Ok((path, file))
+    }
+
+    /// Writes a temporary file of this name; what an earlier try left there is deleted.
+    pub fn write_as(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if let Some((spare, _)) = self.reuse(bytes) {
+            if durable::replace(&spare, path).is_ok() {
+                return Ok(());
+            }
+            let _ = fs::remove_file(&spare);
+        }
+        self.create(path, bytes).map(drop)
+    }
+
+    fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<File> {
         let file = durable::create_anew(path, bytes)?;
         let mut kept = self.lock();
         if kept.like.is_none() {
@@ -109,24 +131,23 @@ impl Spares {
         Ok(file)
     }
 
-    fn reuse(&self, spare: &Path, path: &Path, bytes: &[u8]) -> io::Result<Option<File>> {
-        let Some(file) = self.open_fit(spare)? else {
-            return Ok(None);
-        };
-        if file.metadata()?.len() > 0 {
-            return Ok(None);
+    /// A spare that is written to, if there is one. It was found fit when it came; here only
+    /// what may have changed since is looked at.
+    fn reuse(&self, bytes: &[u8]) -> Option<(PathBuf, File)> {
+        let spare = self.lock().paths.pop()?;
+        match write_over(&spare, bytes) {
+            Ok(Some(file)) => Some((spare, file)),
+            // Not fit, or gone.
+            Ok(None) | Err(_) => {
+                let _ = fs::remove_file(&spare);
+                None
+            }
         }
-        file.write_all_at(bytes, 0)?;
-        durable::replace(spare, path)?;
-        Ok(Some(file))
     }
 
     /// Opens a spare for writing, if it may be written over.
     fn open_fit(&self, spare: &Path) -> io::Result<Option<File>> {
-        let file = File::options()
-            .write(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(spare)?;
+        let file = open(spare)?;
         let metadata = file.metadata()?;
         let fit = metadata.is_file()
             && metadata.nlink() == 1
@@ -138,6 +159,24 @@ impl Spares {
             && try_lease(&file, Lease::Write).is_ok();
         Ok(fit.then_some(file))
     }
+}
+
+fn open(spare: &Path) -> io::Result<File> {
+    File::options()
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(spare)
+}
+
+/// Writes to a spare that is still empty and has one name; `None` for any other.
+fn write_over(spare: &Path, bytes: &[u8]) -> io::Result<Option<File>> {
+    let file = open(spare)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > 0 || metadata.nlink() != 1 {
+        return Ok(None);
+    }
+    file.write_all_at(bytes, 0)?;
+    Ok(Some(file))
 }
 
 fn looks(metadata: &Metadata) -> (u32, u32, u32) {
@@ -160,11 +199,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let spares = Spares::new(dir.path());
-        spares.write(&at("a"), b"a longer content").unwrap();
+        spares.write_as(&at("a"), b"a longer content").unwrap();
         let inode = fs::metadata(at("a")).unwrap().ino();
         let _held = between(&at("a"));
         spares.let_go(&at("a")).unwrap();
-        spares.write(&at("b"), b"new").unwrap();
+        spares.write_as(&at("b"), b"new").unwrap();
         assert_eq!(fs::read(at("b")).unwrap(), b"new");
         assert!(!at("a").exists());
         fs::metadata(at("b")).unwrap().ino() == inode
@@ -189,10 +228,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let spares = Spares::new(dir.path());
-        spares.write(&at("a"), b"private").unwrap();
+        spares.write_as(&at("a"), b"private").unwrap();
         fs::set_permissions(at("a"), fs::Permissions::from_mode(0o600)).unwrap();
         spares.let_go(&at("a")).unwrap();
-        spares.write(&at("b"), b"new").unwrap();
+        spares.write_as(&at("b"), b"new").unwrap();
         assert_ne!(fs::metadata(at("b")).unwrap().mode() & 0o777, 0o600);
         assert!(!at("a").exists());
     }
@@ -202,10 +241,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let spares = Spares::new(dir.path());
-        spares.write(&at("a"), b"kept").unwrap();
+        spares.write_as(&at("a"), b"kept").unwrap();
         fs::hard_link(at("a"), at("link")).unwrap();
         spares.let_go(&at("a")).unwrap();
-        spares.write(&at("b"), b"new").unwrap();
+        spares.write_as(&at("b"), b"new").unwrap();
         assert_eq!(fs::read(at("link")).unwrap(), b"kept");
         assert_eq!(fs::read(at("b")).unwrap(), b"new");
     }

@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use notify::RecommendedWatcher;
 
@@ -196,7 +196,9 @@ fn handler(
     jobs: Sender<Job>,
     sink: Sink,
 ) -> impl FnMut(notify::Result<notify::Event>) + Send + 'static {
+    let mut rest = Rest::default();
     move |event| {
+        rest.take();
         translate(event, &on, &mut |meaning| {
             // Nobody takes jobs any more only once the watcher was dropped.
             let _ = match meaning {
@@ -208,6 +210,44 @@ fn handler(
                 Meaning::Lost => jobs.send(Job::EventsLost),
             };
         });
+    }
+}
+
+/// How often events are counted, and how many then are a flood.
+const COUNTED: Duration = Duration::from_millis(1);
+const FLOOD: u32 = 4;
+/// How long events gather in the kernel during a flood before the next are taken.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// Pauses while events come in a flood: the kernel then gives many of them at once, instead of
+/// waking a thread for each. What comes alone is never held up.
+#[derive(Debug)]
+struct Rest {
+    since: Instant,
+    count: u32,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self {
+            since: Instant::now(),
+            count: 0,
+        }
+    }
+}
+
+impl Rest {
+    fn take(&mut self) {
+        self.count += 1;
+        let counted = self.since.elapsed();
+        if counted < COUNTED {
+            return;
+        }
+        if self.count >= FLOOD && counted < COUNTED * 2 {
+            std::thread::sleep(GATHER);
+        }
+        self.since = Instant::now();
+        self.count = 0;
     }
 }
 

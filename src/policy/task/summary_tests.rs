@@ -1,7 +1,5 @@
 //! The summary's promises, for plain states and for hostile ones.
 
-use std::time::{Duration, Instant};
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -187,24 +185,6 @@ fn no_text_of_an_agents_begins_a_line() {
             "{text:?}"
         );
     }
-}
-
-#[test]
-fn ten_thousand_decisions_take_a_moment() {
-    let state = long("decided words ", 10_000);
-    summary(&state, MAX_SUMMARY_TOKENS);
-    let fastest = (0..5)
-        .map(|_| {
-            let begun = Instant::now();
-            summary(&state, MAX_SUMMARY_TOKENS);
-            begun.elapsed()
-        })
-        .min()
-        .unwrap();
-    eprintln!("a summary of 10,000 decisions took {fastest:?}");
-    // Without optimisation the tokenizer is many times slower.
-    let most = if cfg!(debug_assertions) { 100 } else { 5 };
-    assert!(fastest < Duration::from_millis(most), "{fastest:?}");
 }
 
 fn any_text() -> impl Strategy<Value = String> {
