@@ -4,17 +4,27 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::{Global, Outcome};
 use crate::clock::{Clock, Wall};
 use crate::config::{Config, Specialist};
+use crate::inspect::deep::{self, Examined};
 use crate::runner::launch;
 use crate::spool::layout::Layout;
 use crate::watch::filesystem;
 
 #[derive(Debug, Args)]
-pub struct Options {}
+#[command(
+    after_help = "Exit codes: 0 if all is well, 2 if the configuration or the root is not usable, 1 \
+                  if --deep found that something stored is not as it should be.\n\nExamples:\n  \
+                  handoffd check\n  handoffd check --deep --json"
+)]
+pub struct Options {
+    /// Read everything that is stored, and hold it against what is promised
+    #[arg(long)]
+    deep: bool,
+}
 
 /// One thing that is wrong.
 struct Finding {
@@ -22,7 +32,7 @@ struct Finding {
     do_this: String,
 }
 
-pub fn check(global: &Global, _options: &Options) -> Outcome {
+pub fn check(global: &Global, options: &Options) -> Outcome {
     let config = global.load_config()?;
     let layout = global.existing_layout()?;
     let mut findings = Vec::new();
@@ -32,8 +42,14 @@ pub fn check(global: &Global, _options: &Options) -> Outcome {
     check_root(&layout, &config, &mut findings);
     let mut notes = config.not_yet();
     check_system(&mut findings, &mut notes);
-    report(global, &findings, &notes);
-    Ok(if findings.is_empty() { 0 } else { 2 })
+    let deep = options.deep.then(|| deep::examine(&layout)).transpose()?;
+    report(global, &findings, &notes, deep.as_ref());
+    let is_sound = deep.is_none_or(|deep| deep.is_sound());
+    Ok(match (findings.is_empty(), is_sound) {
+        (false, _) => 2,
+        (true, false) => 1,
+        (true, true) => 0,
+    })
 }
 
 fn check_command(
@@ -144,18 +160,27 @@ fn check_system(findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
     }
 }
 
-fn report(global: &Global, findings: &[Finding], warnings: &[String]) {
+fn report(global: &Global, findings: &[Finding], warnings: &[String], deep: Option<&deep::Report>) {
+    let is_sound = deep.is_none_or(deep::Report::is_sound);
     if global.json {
         let list: Vec<_> = findings
             .iter()
             .map(|finding| json!({ "problem": finding.what, "do": finding.do_this }))
             .collect();
-        let text = json!({ "ok": findings.is_empty(), "findings": list, "warnings": warnings });
+        let mut text = json!({
+            "ok": findings.is_empty() && is_sound, "findings": list, "warnings": warnings,
+        });
+        if let Some(deep) = deep {
+            text["deep"] = as_json(deep);
+        }
         println!("{text}");
         return;
     }
     for finding in findings {
         println!("✗ {}\n  → {}", finding.what, finding.do_this);
+    }
+    for breach in deep.iter().flat_map(|deep| &deep.breaches) {
+        println!("✗ {}: {}\n  → {}", breach.path, breach.what, breach.do_this);
     }
     for warning in warnings {
         println!("! {warning}");
@@ -163,4 +188,55 @@ fn report(global: &Global, findings: &[Finding], warnings: &[String]) {
     if findings.is_empty() {
         println!("✓ the configuration and the root are fine");
     }
+    if let Some(deep) = deep {
+        let Examined {
+            records,
+            submissions,
+            audit_lines,
+            artifacts,
+            tasks,
+            processes,
+        } = deep.examined;
+        let mark = if is_sound { "✓" } else { "✗" };
+        println!(
+            "{mark} {} of what is promised is broken: {records} records, {submissions} \
+             submissions, {audit_lines} audit lines, {artifacts} artifacts, {tasks} tasks and \
+             {processes} processes were looked at",
+            match deep.breaches.len() {
+                0 => "nothing".to_owned(),
+                1 => "one thing".to_owned(),
+                many => format!("{many} things"),
+            }
+        );
+    }
+}
+
+fn as_json(deep: &deep::Report) -> Value {
+    let breaches: Vec<_> = deep
+        .breaches
+        .iter()
+        .map(|breach| {
+            json!({
+                "invariant": breach.invariant.word(),
+                "path": breach.path,
+                "problem": breach.what,
+                "do": breach.do_this,
+            })
+        })
+        .collect();
+    let Examined {
+        records,
+        submissions,
+        audit_lines,
+        artifacts,
+        tasks,
+        processes,
+    } = deep.examined;
+    json!({
+        "examined": {
+            "records": records, "submissions": submissions, "audit_lines": audit_lines,
+            "artifacts": artifacts, "tasks": tasks, "processes": processes,
+        },
+        "breaches": breaches,
+    })
 }

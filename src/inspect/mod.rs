@@ -7,6 +7,7 @@
 pub mod artifacts;
 pub mod chain;
 pub mod daemon;
+pub mod deep;
 pub mod explain;
 pub mod links;
 pub mod list;

@@ -19,6 +19,7 @@ mod chain_storm;
 mod chains;
 mod control;
 mod crashes;
+mod deep;
 mod dialects;
 mod helping;
 mod intake;

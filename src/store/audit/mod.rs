@@ -22,4 +22,4 @@ mod tests;
 pub use files::recent;
 pub use line::{Event, Line, TORN_LINE};
 pub use log::{AuditLog, Opened, Torn};
-pub use verify::{Fault, MAX_PROBLEMS, Problem, Verdict, verify};
+pub use verify::{Fault, MAX_PROBLEMS, Problem, Verdict, verify, verify_each};

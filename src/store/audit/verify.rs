@@ -63,6 +63,11 @@ pub enum Fault {
 
 /// Checks every line of the log in `dir`.
 pub fn verify(dir: &Path) -> io::Result<Verdict> {
+    verify_each(dir, |_| {})
+}
+
+/// The same, and hands every whole line to `each` on the way.
+pub fn verify_each(dir: &Path, mut each: impl FnMut(&Line)) -> io::Result<Verdict> {
     let mut check = Check {
         verdict: Verdict::default(),
         before: Place::default(),
@@ -84,7 +89,7 @@ pub fn verify(dir: &Path) -> io::Result<Verdict> {
             line += 1;
             let open = bytes.pop_if(|last| *last == b'\n').is_none();
             let file = file.clone();
-            check.line(Place { file, line }, &bytes, open);
+            check.line(Place { file, line }, &bytes, open, &mut each);
         }
     }
     Ok(check.finish())
@@ -108,10 +113,11 @@ struct Check {
 }
 
 impl Check {
-    fn line(&mut self, place: Place, bytes: &[u8], open: bool) {
+    fn line(&mut self, place: Place, bytes: &[u8], open: bool, each: &mut impl FnMut(&Line)) {
         let actual = hash(bytes);
         if let Some(line) = Line::parse(bytes) {
             self.whole(&place, &line);
+            each(&line);
             self.verdict.lines += 1;
             self.verdict.last_seq = line.seq;
         } else {

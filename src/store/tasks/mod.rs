@@ -65,6 +65,11 @@ impl Store {
         }
     }
 
+    /// For somebody who only looks, and so need not know how durable a write would be.
+    pub fn for_reading(root: &Path) -> Self {
+        Self::new(root, Durability::Full)
+    }
+
     /// The same store, whose writers wait this long at most.
     #[must_use]
     pub fn waiting(mut self, wait: Duration) -> Self {

@@ -1,0 +1,89 @@
+//! Attempts as processes: nothing of an ended one is alive, and nothing of it lies in `run/`.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::gather::Seen;
+use super::{Fault, Invariant, Report};
+use crate::keeper::alive_outside;
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+use crate::spool::look::Identity;
+use crate::spool::scan;
+
+pub fn check(layout: &Layout, seen: &Seen, works: bool, report: &mut Report) -> io::Result<()> {
+    alive(layout, seen, report)?;
+    left_in_run(layout, seen, works, report);
+    Ok(())
+}
+
+/// The handoff that a key of the keeper's is about: what verifies its work has one of its own.
+fn handoff_of(key: &str) -> &str {
+    key.strip_suffix("~verify").unwrap_or(key)
+}
+
+fn alive(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Result<()> {
+    let mut attempts: BTreeMap<String, BTreeMap<u32, i32>> = BTreeMap::new();
+    for process in alive_outside(layout.root(), None)? {
+        report.examined.processes += 1;
+        let id = handoff_of(&process.key.id).to_owned();
+        let of_id = attempts.entry(id).or_default();
+        of_id.insert(process.key.attempt, process.pid);
+    }
+    for (id, running) in attempts {
+        let pids: Vec<i32> = running.values().copied().collect();
+        if running.len() > 1 {
+            let numbers: Vec<String> = running.keys().map(ToString::to_string).collect();
+            let what = format!(
+                "attempts {} of {id} are alive at once (processes {pids:?})",
+                numbers.join(" and ")
+            );
+            let fault = Fault::new(Invariant::Attempts, what, "end the older one's processes");
+            report.breaches.push(fault.at("handoffs", None));
+        }
+        let standing = seen.of(&id);
+        let Some(standing) = standing.filter(|standing| standing.state.is_final()) else {
+            continue;
+        };
+        let what = format!("{id} has ended, and process {} of it is alive", pids[0]);
+        let then = format!("end it: kill {}", pids[0]);
+        let fault = Fault::new(Invariant::Attempts, what, then);
+        report
+            .breaches
+            .push(fault.at(standing.path.clone(), standing.identity));
+    }
+    Ok(())
+}
+
+/// What an attempt left in `run/` goes when its outcome is written; a daemon that was killed in
+/// between takes it away at its next start.
+fn left_in_run(layout: &Layout, seen: &Seen, works: bool, report: &mut Report) {
+    let run = layout.run();
+    let _ = scan::names(&run, |name| {
+        let text = name.to_string_lossy();
+        let stem = [".result", ".beat", ".stdin"]
+            .iter()
+            .find_map(|end| text.strip_suffix(end));
+        let Some((key, _)) = stem.and_then(|stem| stem.rsplit_once('.')) else {
+            return;
+        };
+        let id = handoff_of(key);
+        let ended = seen
+            .of(id)
+            .is_some_and(|standing| matches!(standing.state, State::Completed | State::Failed));
+        if !ended {
+            return;
+        }
+        let then = if works {
+            "nothing needs it: delete it"
+        } else {
+            "start the daemon, which takes it away; or delete it"
+        };
+        let what = format!("{id} has ended, and a file of its attempt is left");
+        let path = run.join(&name);
+        let fault = Fault::new(Invariant::Attempts, what, then);
+        report
+            .breaches
+            .push(fault.at(layout.relative(&path), Identity::at(&path).ok()));
+    });
+}

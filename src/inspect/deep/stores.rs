@@ -1,0 +1,163 @@
+//! What stands beside the state folders: artifacts, states of tasks, and the folders themselves.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::gather::Seen;
+use super::{Fault, Invariant, Report};
+use crate::inspect::artifacts::{self as registry, Status};
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+use crate::store::tasks::Store;
+
+/// The folders that records move between are there, are folders, and are not everybody's.
+pub fn folders(layout: &Layout, report: &mut Report) {
+    let ours = State::ALL
+        .into_iter()
+        .filter(|state| *state != State::Pending)
+        .map(|state| layout.state(state))
+        .chain([
+            layout.own().to_owned(),
+            layout.run(),
+            layout.tmp(),
+            layout.audit(),
+        ]);
+    for folder in ours {
+        check_folder(layout, &folder, true, report);
+    }
+    // Producers write here; who they are is the administrator's business.
+    for folder in [layout.pending(), layout.control()] {
+        check_folder(layout, &folder, false, report);
+    }
+}
+
+fn check_folder(layout: &Layout, folder: &PathBuf, alone: bool, report: &mut Report) {
+    let shown = layout.relative(folder);
+    let fault = match fs::metadata(folder) {
+        Err(error) => Fault::new(
+            Invariant::Folders,
+            format!("the folder can't be looked at: {error}"),
+            "start the daemon, which makes what is missing, or correct its rights",
+        ),
+        Ok(found) if !found.is_dir() => Fault::new(
+            Invariant::Folders,
+            "it is no folder",
+            "move it away and start the daemon, which makes the folder",
+        ),
+        Ok(found) => {
+            let mode = found.permissions().mode();
+            if mode & 0o700 != 0o700 {
+                Fault::new(
+                    Invariant::Folders,
+                    format!("its owner can't use it (mode {:o})", mode & 0o7777),
+                    format!("chmod u+rwx {shown}"),
+                )
+            } else if alone && mode & 0o002 != 0 && mode & 0o1000 == 0 {
+                Fault::new(
+                    Invariant::Folders,
+                    format!("everybody may write here (mode {:o})", mode & 0o7777),
+                    format!("chmod o-w {shown}: only the daemon moves files here"),
+                )
+            } else {
+                return;
+            }
+        }
+    };
+    report.breaches.push(fault.at(shown, None));
+}
+
+/// Every line of the registry can be read, and the newest of each path holds.
+pub fn artifacts(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Result<()> {
+    let artifacts = registry::of(layout.root());
+    // Who has not ended may be writing its artifact anew right now.
+    let in_the_making: HashSet<&str> = seen
+        .ids
+        .values()
+        .flatten()
+        .filter(|standing| !standing.state.is_final())
+        .filter_map(|standing| standing.record.as_ref()?.destination.as_deref())
+        .collect();
+    let registry_file = layout.artifacts().join("registry.jsonl");
+    let skipped = registry::newest_of_paths(&artifacts, |entry| {
+        report.examined.artifacts += 1;
+        if in_the_making.contains(entry.path.as_str()) {
+            return;
+        }
+        let what = match registry::check(&artifacts, &entry) {
+            Status::Unchanged => return,
+            Status::Changed(_) => "is not as it was when it was registered".to_owned(),
+            Status::Missing => "is missing".to_owned(),
+            Status::Unreadable(why) => why,
+        };
+        let fault = Fault::new(
+            Invariant::Artifacts,
+            format!(
+                "the artifact {} of {} {what}",
+                entry.artifact_id, entry.handoff_id
+            ),
+            format!(
+                "restore it, or run what made it again: handoffd retry {}",
+                entry.handoff_id
+            ),
+        );
+        report.breaches.push(fault.at(entry.path, None));
+    })?;
+    if skipped.broken > 0 {
+        let fault = Fault::new(
+            Invariant::Artifacts,
+            format!("{} lines of the registry can't be read", skipped.broken),
+            "compare the file with a backup; readable lines still count",
+        );
+        report
+            .breaches
+            .push(fault.at(layout.relative(&registry_file), None));
+    }
+    Ok(())
+}
+
+/// Every state of a task can be read, and its history tells every version.
+pub fn tasks(layout: &Layout, report: &mut Report) -> io::Result<()> {
+    let store = Store::for_reading(layout.root());
+    let tasks = store.tasks().map_err(io::Error::other)?;
+    for task in tasks {
+        report.examined.tasks += 1;
+        let path = store.path(&task);
+        let fault = match store.load(&task) {
+            Err(error) => Some(unreadable(layout, &path, &error.to_string())),
+            Ok(None) => None,
+            Ok(Some(state)) => match store.history(&task) {
+                Err(error) => Some(unreadable(layout, &path, &error.to_string())),
+                Ok(history) => {
+                    let versions = history.iter().map(|change| change.version);
+                    let told = versions.eq(1..=state.version());
+                    (!told).then(|| {
+                        let what = format!(
+                            "it is version {} of {task}, and its history tells {} versions",
+                            state.version(),
+                            history.len()
+                        );
+                        let then = format!("see what is known: handoffd state history {task}");
+                        Fault::new(Invariant::Tasks, what, then)
+                    })
+                }
+            },
+        };
+        if let Some(fault) = fault {
+            report.breaches.push(fault.at(layout.relative(&path), None));
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(layout: &Layout, path: &Path, error: &str) -> Fault {
+    // The path is told beside it.
+    let what = error.replace(&format!("{} ", path.display()), "it ");
+    let then = format!(
+        "restore {} from a backup, or delete it and begin the task anew",
+        layout.relative(path)
+    );
+    Fault::new(Invariant::Tasks, what, then)
+}
