@@ -63,6 +63,7 @@ pub fn settle(
     let to = record.meta.to.unwrap_or(from);
     world.board.note(record, id, to, world.now().wall);
     let effects = has_effects(record);
+    let lines = said_again(world, id, record.meta.revision, lines);
     let change = Change::Advance {
         id: id.to_owned(),
         from,
@@ -83,6 +84,22 @@ pub fn settle(
     world.committer.submit(change, lines, move |_| {
         let _ = events.send(Event::Decided(decided));
     });
+}
+
+/// Marks lines about a revision that the log knows from before this start: the daemon ended
+/// between the line and the record, and the last line is the one that came true.
+fn said_again(
+    world: &World,
+    id: &str,
+    revision: u64,
+    lines: Vec<audit::Event>,
+) -> Vec<audit::Event> {
+    let before = world.told_before.get();
+    if !before.is_some_and(|told| told.contains(&(id.to_owned(), revision))) {
+        return lines;
+    }
+    let mark = |line: audit::Event| line.with("again", true);
+    lines.into_iter().map(mark).collect()
 }
 
 /// Does all that follows, then has the record moved.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use crate::clock::Wall;
 use crate::engine::world::World;
 use crate::keeper::wire::{Held, Key};
+use crate::protocol::lifecycle::State;
 use crate::spool::claim::{Origin, parse_claim_name};
 use crate::store::audit::Line;
 
@@ -66,13 +67,20 @@ impl Past {
                 None => fs::remove_file(&path)?,
             }
         }
-        let told = recent
+        let told: HashSet<(String, u64)> = recent
             .iter()
             .filter_map(|line| {
                 let revision = line.detail.get("revision")?.as_u64()?;
                 Some((line.handoff_id.clone()?, revision))
             })
             .collect();
+        let is_open = |id: &str| {
+            let open = [State::InProgress, State::Waiting];
+            open.iter()
+                .any(|state| world.layout.record(*state, id).exists())
+        };
+        let unended = told.iter().filter(|(id, _)| is_open(id)).cloned().collect();
+        let _ = world.told_before.set(unended);
         let attempts = held
             .into_iter()
             .map(|held| (held.key.clone(), held))

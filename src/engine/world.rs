@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -47,6 +47,9 @@ pub struct World {
     pub leftovers: Leftovers,
     pub board: Board,
     reserved: Reservations,
+    /// What the log said of unended records before this start, by id and revision. A line stands
+    /// before its record does; where the record never came, it is decided again.
+    pub told_before: OnceLock<HashSet<(String, u64)>>,
 }
 
 /// Destinations that attempts are about to write, by path, and whose they are.
@@ -103,6 +106,7 @@ impl World {
             leftovers: Leftovers::new(layout.root(), layout.leftovers()),
             board,
             reserved: Reservations::default(),
+            told_before: OnceLock::new(),
             layout,
             clock,
             boot,

@@ -1,6 +1,7 @@
 //! The harness: a root of its own for each test, a daemon that is gone when the test is, and
 //! waiting for what must become true instead of sleeping.
 
+mod chaos;
 mod daemon;
 mod processes;
 mod team;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+pub use chaos::{Dice, ended, kill_all, kill_keeper};
 pub use daemon::Daemon;
 pub use processes::{is_alive, keeper, keepers, kill};
 pub use team::{ask, child, children};

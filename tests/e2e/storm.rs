@@ -6,26 +6,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::common::{Daemon, Root, is_alive, keeper, kill, orders, outcomes, wait_until, with};
+use crate::common::{Daemon, Dice, Root, ended, kill_all, orders, outcomes, wait_until, with};
 
 const HANDOFFS: usize = 300;
 const KILLS: u64 = 10;
-
-/// A small generator: the moments of the kills differ from run to run, and are printed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % most
-    }
-}
-
-fn ended(root: &Root) -> usize {
-    root.names("handoffs/completed").len() + root.names("handoffs/failed").len()
-}
 
 #[test]
 fn handoffs_survive_a_daemon_that_is_killed_again_and_again() {
@@ -38,9 +22,7 @@ fn handoffs_survive_it_without_cgroups_too() {
 }
 
 fn storm(start: fn(&Root) -> Daemon) {
-    let seed = u64::from(std::process::id()) * 7919 + 1;
-    println!("seed {seed}");
-    let mut dice = Dice(seed);
+    let mut dice = Dice::thrown();
     let root = Root::with(
         "daemon.max_concurrent = 8\ndefaults.retry.max_retries = 2\ndefaults.retry.delay = '20ms'",
     );
@@ -194,14 +176,6 @@ fn refusals_waits_and_originals_survive_it_too() {
         );
     }
     root.assert_audit_is_sound();
-}
-
-/// Everything that ran when the machine went down, but for the attempts themselves.
-fn kill_all(root: &Root, daemon: Daemon) {
-    daemon.kill();
-    let keeper = keeper(root.dir());
-    kill(keeper, Signal::KILL);
-    wait_until("the keeper is gone", || (!is_alive(keeper)).then_some(()));
 }
 
 fn storm_with_keepers(start: fn(&Root) -> Daemon) {

@@ -20,3 +20,4 @@ mod common;
 
 mod report;
 mod rivals;
+mod storm;

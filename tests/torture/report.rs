@@ -59,6 +59,12 @@ impl Row {
         self.tried += count;
     }
 
+    /// What broke among many.
+    #[allow(dead_code, reason = "for harnesses that count in millions")]
+    pub fn broke(&mut self, broke: impl IntoIterator<Item = String>) {
+        self.broken.extend(broke);
+    }
+
     /// What a reader of the table should know besides.
     #[allow(dead_code, reason = "most have nothing to add")]
     pub fn note(&mut self, note: impl Into<String>) {

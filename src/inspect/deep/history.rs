@@ -103,7 +103,10 @@ fn note(
     // A new budget: dropped again, retried by somebody, or put back by hand.
     let anew = state(text("from")).is_some_and(|from| from.is_final() || from == State::Pending)
         || line.event == "recovered";
-    if anew {
+    // The daemon ended between the line and its record: what it says now is what came true.
+    let again = line.detail.get("again") == Some(&true.into())
+        && before.is_some_and(|before| before.revision == revision);
+    if anew || again {
         outcome = None;
     }
     if to.is_final() {

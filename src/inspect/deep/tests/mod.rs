@@ -134,12 +134,16 @@ impl Root {
     }
 
     fn tell(&mut self, id: &str, from: State, to: State, revision: u64) {
-        let line = Event::new(now(), "moved")
+        let line = Self::line(id, from, to, revision);
+        self.log.append(&[line]).unwrap();
+    }
+
+    fn line(id: &str, from: State, to: State, revision: u64) -> Event {
+        Event::new(now(), "moved")
             .about(id)
             .with("from", from.status())
             .with("to", to.status())
-            .with("revision", revision);
-        self.log.append(&[line]).unwrap();
+            .with("revision", revision)
     }
 
     fn begin(&self, id: &str, attempt: u32) {
