@@ -27,6 +27,8 @@ pub struct Past {
     pub attempts: HashMap<Key, Held>,
     pub claims: HashMap<String, Claim>,
     pub told: HashSet<(String, u64)>,
+    /// Ids that the log or the keeper speaks of.
+    pub known: HashSet<String>,
     /// What happened before this moment may be told further back than was read.
     pub told_since: Option<Wall>,
     /// This is a start: a decided record may not have been moved yet. Later on, one that says
@@ -81,14 +83,19 @@ impl Past {
         };
         let unended = told.iter().filter(|(id, _)| is_open(id)).cloned().collect();
         let _ = world.told_before.set(unended);
-        let attempts = held
+        let attempts: HashMap<Key, Held> = held
             .into_iter()
             .map(|held| (held.key.clone(), held))
+            .collect();
+        let of_log = told.iter().map(|(id, _)| id.clone());
+        let known = of_log
+            .chain(attempts.keys().map(|key| key.id.clone()))
             .collect();
         Ok(Self {
             attempts,
             claims,
             told,
+            known,
             told_since: recent.first().map(|line| line.at),
             at_start: true,
         })

@@ -87,7 +87,7 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
     let stands = if raw {
         Stands::Raw
     } else {
-        Stands::of(Record::document(&bytes))
+        Stands::of(Record::document(&bytes), past.known.contains(id))
     };
     let (fact, held) = attempt_of(world, &stands, id, past);
     let has_leftover = claim

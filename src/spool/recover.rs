@@ -23,13 +23,19 @@ pub enum Stands {
 }
 
 impl Stands {
-    /// Tells what a parsed document is.
-    pub fn of(parsed: Option<serde_json::Map<String, serde_json::Value>>) -> Self {
+    /// Tells what a parsed document is. `known`: the log or the keeper knows a handoff of this
+    /// name, so a document that speaks of itself as one of ours, and lacks our part, is damaged
+    /// and not somebody's new request.
+    pub fn of(parsed: Option<serde_json::Map<String, serde_json::Value>>, known: bool) -> Self {
         let Some(doc) = parsed else { return Self::Torn };
+        let status = doc.get("status").and_then(serde_json::Value::as_str);
+        let was_ours = known && status.is_some_and(|status| State::STATUSES.contains(&status));
         match Record::from_document(doc) {
             Ok(record) => Self::Ours(Box::new(record)),
             Err(RecordError::Newer(format)) => Self::Newer(format),
-            Err(_) => Self::Foreign,
+            Err(RecordError::NoMeta) if !was_ours => Self::Foreign,
+            // Running it anew would be a guess: what is left of it need not be what was asked.
+            Err(_) => Self::Torn,
         }
     }
 }
@@ -223,6 +229,18 @@ mod tests {
             decide(State::Waiting, &ours(None, false), Attempt::None, false),
             Action::Readmit
         );
+    }
+
+    #[test]
+    fn what_was_ours_and_is_damaged_is_not_taken_for_a_new_request() {
+        let of = |doc: serde_json::Value, known| Stands::of(doc.as_object().cloned(), known);
+        let request = json!({"target": {"agent_id": "a"}});
+        assert_eq!(of(request.clone(), true), Stands::Foreign);
+        let broken = json!({"status": "waiting", "handoffd": {"format": 1, "revision": "x"}});
+        assert_eq!(of(broken, false), Stands::Torn);
+        let lost = json!({"status": "waiting", "hbndoffd": {"format": 1}});
+        assert_eq!(of(lost.clone(), true), Stands::Torn);
+        assert_eq!(of(lost, false), Stands::Foreign, "nobody ever heard of it");
     }
 
     #[test]

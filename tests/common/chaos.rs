@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::{Daemon, Root, is_alive, keeper, kill, wait_until};
+use super::{Daemon, Root, find_keeper, is_alive, kill, wait_until};
 
 /// A small generator: what it decides differs from run to run, and is printed to be repeated.
 pub struct Dice(u64);
@@ -34,9 +34,12 @@ pub fn ended(root: &Root) -> usize {
         .sum()
 }
 
-/// `kill -9` of a root's keeper, and not a moment later than it is gone.
+/// `kill -9` of a root's keeper, and not a moment later than it is gone. It may have left by
+/// itself, or be on its way.
 pub fn kill_keeper(root: &Root) {
-    let keeper = keeper(root.dir());
+    let Some(keeper) = find_keeper(root.dir()) else {
+        return;
+    };
     kill(keeper, Signal::KILL);
     wait_until("the keeper is gone", || (!is_alive(keeper)).then_some(()));
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 pub use chaos::{Dice, ended, kill_all, kill_keeper};
 pub use daemon::Daemon;
-pub use processes::{is_alive, keeper, keepers, kill};
+pub use processes::{find_keeper, is_alive, keeper, keepers, kill};
 pub use team::{ask, child, children};
 
 /// How long anything may take before it counts as hanging. Generous: machines are loaded.

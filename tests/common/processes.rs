@@ -50,15 +50,20 @@ pub fn keepers(root: &Path) -> Vec<i32> {
         .collect()
 }
 
-/// The keeper itself: the one that is nobody's child among them.
+/// The keeper itself.
 pub fn keeper(root: &Path) -> i32 {
+    find_keeper(root).expect("a keeper")
+}
+
+/// The keeper, if there is one now: the one that is nobody's child among them.
+pub fn find_keeper(root: &Path) -> Option<i32> {
     let all = keepers(root);
     let parent = |pid: &i32| -> Option<i32> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat[stat.rfind(')')?..].split(' ').nth(2)?.parse().ok()
     };
     let is_top = |pid: &&i32| parent(pid).is_some_and(|parent| !all.contains(&parent));
-    *all.iter().find(is_top).expect("a keeper")
+    all.iter().find(is_top).copied()
 }
 
 /// What runs for a root's handoffs, by the variable that each attempt is given.

@@ -102,7 +102,7 @@ fn storm(start: fn(&Root) -> Daemon) {
 #[test]
 fn refusals_waits_and_originals_survive_it_too() {
     const EACH: usize = 40;
-    let mut dice = Dice(u64::from(std::process::id()) * 104_729 + 1);
+    let mut dice = Dice::thrown();
     let root = Root::with("daemon.settle = '10ms'\nspecialists.'@true'.command = ['/bin/true']");
     let yaml = |n: usize| format!("# {n}\ntarget: {{agent_id: 'true'}}\n");
     let broken = |n: usize| format!("{{ \"broken\": {n}");

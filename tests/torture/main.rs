@@ -18,6 +18,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bit_rot;
 mod report;
 mod rivals;
 mod storm;
