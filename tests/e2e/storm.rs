@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use serde_json::json;
 
 use crate::common::{Daemon, Dice, Root, ended, kill_all, orders, outcomes, wait_until, with};
@@ -211,34 +210,4 @@ fn handoffs_survive_a_keeper_that_is_killed_with_the_daemon() {
 #[test]
 fn handoffs_survive_that_without_cgroups_too() {
     storm_with_keepers(Daemon::start_without_cgroups);
-}
-
-#[test]
-fn a_burst_larger_than_the_event_queue_is_all_completed() {
-    const BURST: usize = 20_000;
-    let root = Root::with(
-        "daemon.durability = 'relaxed'\ndaemon.max_concurrent = 8\n\
-         specialists.'@true'.command = ['/bin/true']",
-    );
-    let daemon = Daemon::start(&root);
-    daemon.signal(Signal::STOP);
-    let request = json!({ "target": { "agent_id": "true" } }).to_string();
-    for n in 0..BURST {
-        // Two events each, more than the kernel keeps for a reader that does not read.
-        root.drop_bytes(&format!("b{n}.json"), request.as_bytes());
-    }
-    daemon.signal(Signal::CONT);
-    // The count may take longer than any one wait may: it must only never stand still.
-    let mut done = 0;
-    while done < BURST {
-        let before = done;
-        done = wait_until(&format!("more than {before} completed"), || {
-            let now = root.names("handoffs/completed").len();
-            (now > before).then_some(now)
-        });
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    assert!(root.names("handoffs/failed").is_empty());
-    assert!(root.names("handoffs/pending").is_empty());
-    root.assert_audit_is_sound();
 }

@@ -7,6 +7,7 @@
 //! What can't be told: records carry no checksum, since people may edit a wait. A flip that
 //! leaves a whole record is believed like an edit. How many those are stands in the row's note.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -78,8 +79,8 @@ fn every_byte_and_every_truncation_of_fifty_files_is_survived() {
     std::panic::set_hook(quiet);
     row.tried_many(tally.tried);
     row.note(format!(
-        "{} files; {} damages leave a whole file that says something else, and can't be told \
-         from an edit",
+        "{} files; damages that leave a whole file which says something else, and can't be told \
+         from an edit: {:?}",
         files.len(),
         tally.believed
     ));
@@ -172,7 +173,7 @@ fn stored(root: &Root) -> Vec<String> {
 struct Tally {
     tried: usize,
     /// Damages that leave something whole with another meaning.
-    believed: usize,
+    believed: BTreeMap<String, usize>,
     broken: Vec<String>,
 }
 
@@ -181,7 +182,10 @@ impl Tally {
         self.tried += 1;
         match catch_unwind(AssertUnwindSafe(|| read(file, whole, damaged))) {
             Ok(Ok(true)) => {}
-            Ok(Ok(false)) => self.believed += 1,
+            Ok(Ok(false)) => {
+                let folder = file.rsplit_once('/').map_or(file, |(folder, _)| folder);
+                *self.believed.entry(folder.to_owned()).or_default() += 1;
+            }
             Ok(Err(why)) => self.broken.push(format!("{file}, {how}: {why}")),
             Err(_) => self
                 .broken

@@ -19,6 +19,7 @@
 mod common;
 
 mod bit_rot;
+mod lost_events;
 mod report;
 mod rivals;
 mod storm;
