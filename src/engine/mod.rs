@@ -21,6 +21,7 @@ pub mod launch;
 pub mod leftovers;
 pub mod lifetimes;
 pub mod line;
+mod lock;
 pub mod moves;
 pub mod notify;
 pub mod observer;

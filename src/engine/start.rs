@@ -1,7 +1,6 @@
 //! Start: from a root and a configuration to a running engine, recovery included.
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
-use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -20,6 +19,7 @@ use crate::engine::boards;
 use crate::engine::event::Event;
 use crate::engine::kept::Kept;
 use crate::engine::line;
+use crate::engine::lock;
 use crate::engine::observer::{Observer, Told};
 use crate::engine::parked::Lot;
 use crate::engine::past::Past;
@@ -69,7 +69,7 @@ pub enum StartError {
     },
 }
 
-fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
+pub fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
     move |source| StartError::System { what, source }
 }
 
@@ -81,25 +81,6 @@ fn no_keeper(source: io::Error) -> StartError {
         _ => "the keeper can't be started",
     };
     StartError::System { what, source }
-}
-
-/// Holds the root for as long as it is open.
-fn lock_root(layout: &Layout) -> Result<File, StartError> {
-    let folder = File::open(layout.handoffs()).map_err(system("handoffs/ can't be opened"))?;
-    match folder.try_lock() {
-        Ok(()) => Ok(folder),
-        Err(TryLockError::WouldBlock) => {
-            let pid = std::fs::read(layout.daemon_file())
-                .ok()
-                .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())
-                .and_then(|daemon| daemon.get("pid")?.as_u64());
-            Err(StartError::Locked {
-                root: layout.root().to_owned(),
-                pid,
-            })
-        }
-        Err(TryLockError::Error(error)) => Err(system("handoffs/ can't be locked")(error)),
-    }
 }
 
 /// Makes missing folders again, and holds `handoffs/` if it is another one than before. Where
@@ -116,7 +97,7 @@ pub fn mend_folders(world: &World) {
     if same {
         return;
     }
-    match lock_root(&world.layout) {
+    match lock::hold(&world.layout) {
         Ok(folder) => {
             tracing::warn!("handoffs/ was replaced; it is held again");
             if let Ok(mut held) = world.lock.lock() {
@@ -151,7 +132,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
     layout
         .ensure()
         .map_err(|error| in_root(error.to_string()))?;
-    let lock = lock_root(&layout)?;
+    let lock = lock::hold_patiently(&layout)?;
     layout
         .check_one_file_system()
         .map_err(|error| in_root(error.to_string()))?;

@@ -27,7 +27,7 @@ impl Dice {
 
 /// How many records have ended.
 pub fn ended(root: &Root) -> usize {
-    let is_record = |name: &&String| name.ends_with(".json");
+    let is_record = |name: &&String| name.rsplit('.').next() == Some("json");
     ["handoffs/completed", "handoffs/failed"]
         .iter()
         .map(|folder| root.names(folder).iter().filter(is_record).count())

@@ -157,7 +157,7 @@ fn stored(root: &Root) -> Vec<String> {
         let kept = |name: &String| match folder {
             ".handoffd/run" => name.starts_with("attempts."),
             "artifacts" => name == "registry.jsonl",
-            "context/state" => !name.starts_with('.') && !name.ends_with(".lock"),
+            "context/state" => !name.starts_with('.') && name.rsplit('.').next() != Some("lock"),
             "audit" => name.starts_with("events-"),
             _ => true,
         };

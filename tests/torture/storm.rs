@@ -132,7 +132,8 @@ fn drain(root: &Root, all: usize) {
 
 /// A thousand daemons that say everything fill a disk; the last few are what is looked at.
 fn thin_out_logs(root: &Root) {
-    let names = root.names("daemon-log");
+    let mut names = root.names("daemon-log");
+    names.sort_by_key(|name| (name.len(), name.clone()));
     for name in names.iter().rev().skip(20) {
         // Emptied and not removed: their number names the next one.
         let _ = fs::write(root.path("daemon-log").join(name), "");
