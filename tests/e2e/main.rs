@@ -8,6 +8,7 @@
     reason = "these tests play producers, who rename, link and read clocks as they like"
 )]
 
+#[allow(unused_imports, reason = "some of it is for the torture tests alone")]
 #[path = "../common/mod.rs"]
 mod common;
 
