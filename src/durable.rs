@@ -64,6 +64,20 @@ pub fn replace_in(dir: &File, from: &str, to: &str) -> io::Result<()> {
     Ok(rustix::fs::renameat(dir, from, dir, to)?)
 }
 
+/// Moves a file from one open folder to another, under its name.
+pub fn move_between(from: &File, to: &File, name: &str, replace: bool) -> io::Result<()> {
+    if replace {
+        return Ok(rustix::fs::renameat(from, name, to, name)?);
+    }
+    match rustix::fs::renameat_with(from, name, to, name, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            rustix::fs::linkat(from, name, to, name, AtFlags::empty())?;
+            Ok(rustix::fs::unlinkat(from, name, AtFlags::empty())?)
+        }
+        done => Ok(done?),
+    }
+}
+
 /// Exchanges two existing files. Afterwards each stands under the other's name.
 pub fn exchange(a: &Path, b: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {

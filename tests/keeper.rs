@@ -173,6 +173,7 @@ impl Bench {
                 open(format!("{id}.out")),
                 open(format!("{id}.err")),
             ],
+            confine: None,
         }
     }
 
@@ -270,6 +271,7 @@ in_both_ways! {
     many_that_connect_at_once_meet_one_keeper
     it_does_not_mind_sigterm
     another_version_is_refused
+    an_attempt_can_not_give_orders
     a_torn_journal_is_no_obstacle
 }
 
@@ -791,7 +793,74 @@ fn another_version_is_refused(bench: &Bench) {
     socket.write_all(hello).unwrap();
     let mut answer = Vec::new();
     socket.read_to_end(&mut answer).unwrap();
-    assert_eq!(&answer[4..], br#"{"hello":{"version":1}}"#);
+    assert_eq!(
+        &answer[4..],
+        br#"{"hello":{"version":1,"can":["confine"]}}"#
+    );
+}
+
+/// What an attempt says that comes to its keeper: the length of the answer it got.
+#[test]
+fn a_visitor() {
+    let Some(path) = std::env::var_os("VISIT") else {
+        return;
+    };
+    let mut socket = std::os::unix::net::UnixStream::connect(path).unwrap();
+    let hello = br#"{"hello":{"version":1}}"#;
+    let length = u32::try_from(hello.len()).unwrap();
+    let mut answer = [0; 8];
+    let _ = socket.write_all(&[&length.to_be_bytes()[..], hello].concat());
+    eprintln!("answered {}", socket.read(&mut answer).unwrap_or(0));
+}
+
+fn an_attempt_can_not_give_orders(bench: &Bench) {
+    let daemon = bench.connect();
+    let own = std::env::current_exe().unwrap();
+    let own = own.to_str().unwrap();
+    let path = bench.setup.run_dir.join("keeper.v1.sock");
+    let mut visit = bench.launch("x", &[own, "--exact", "a_visitor", "--nocapture"]);
+    visit.env.push(("VISIT".into(), path.clone().into()));
+    daemon.client.start(visit).unwrap();
+    daemon.started("x");
+    assert_eq!(daemon.ended("x"), (Exit::Code(0), None));
+    let said = fs::read_to_string(bench.path("x.err")).unwrap();
+    assert!(said.contains("answered 0"), "{said}");
+    // The same from outside is heard.
+    let outside = std::process::Command::new(own)
+        .args(["--exact", "a_visitor", "--nocapture"])
+        .env("VISIT", path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&outside.stderr);
+    assert!(said.contains("answered 8"), "{said}");
+}
+
+/// One that was started before there was anything to hold attempts to.
+#[test]
+fn an_older_keeper_is_not_given_what_it_would_not_hold() {
+    let bench = Bench::new(true);
+    let path = bench.setup.run_dir.join("keeper.v1.sock");
+    let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+    let older = std::thread::spawn(move || {
+        let mut socket = listener.accept().unwrap().0;
+        let hello = br#"{"hello":{"version":1}}"#;
+        let length = u32::try_from(hello.len()).unwrap();
+        socket
+            .write_all(&[&length.to_be_bytes()[..], hello].concat())
+            .unwrap();
+        let mut heard = Vec::new();
+        socket.read_to_end(&mut heard).unwrap();
+        heard
+    });
+    let (client, reader) = bench.setup.connect_or_start().unwrap();
+    let mut launch = bench.script("x", "exit 0");
+    launch.confine = Some(Box::default());
+    let refused = client.start(launch).unwrap_err();
+    assert!(refused.to_string().contains("older"), "{refused}");
+    client.hang_up();
+    drop((client, reader));
+    let heard = older.join().unwrap();
+    assert!(!String::from_utf8_lossy(&heard).contains("start"));
 }
 
 fn a_torn_journal_is_no_obstacle(bench: &Bench) {

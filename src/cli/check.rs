@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::{Global, Outcome};
 use crate::clock::{Clock, Wall};
 use crate::config::{Config, Specialist};
+use crate::engine::{confine, folders};
 use crate::inspect::deep::{self, Examined};
 use crate::runner::launch;
 use crate::spool::layout::Layout;
@@ -38,6 +39,9 @@ pub fn check(global: &Global, options: &Options) -> Outcome {
     let mut findings = Vec::new();
     for (agent, specialist) in &config.specialists {
         check_command(&layout, &agent.to_string(), specialist, &mut findings);
+    }
+    for (what, do_this) in confine::check(&config) {
+        findings.push(Finding { what, do_this });
     }
     check_root(&layout, &config, &mut findings);
     let mut notes = config.not_yet();
@@ -107,6 +111,9 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
             do_this: "give the daemon's user the right to write there".to_owned(),
         });
         return;
+    }
+    if let Some((what, do_this)) = folders::shared(layout, config) {
+        findings.push(Finding { what, do_this });
     }
     let probe = layout.tmp().join("check");
     if let Err(error) = std::fs::write(&probe, "x").and_then(|()| std::fs::remove_file(&probe)) {

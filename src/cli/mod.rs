@@ -180,7 +180,9 @@ impl Failed {
             }
             println!("{}", json!({ "error": error }));
         } else {
-            eprintln!("handoffd: {:#}", self.error);
+            // It may quote a file's name or what a record says.
+            let text = format!("{:#}", self.error);
+            eprintln!("handoffd: {}", style::safe(&text, true));
         }
     }
 }

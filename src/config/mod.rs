@@ -12,6 +12,7 @@
 
 #[cfg(test)]
 mod broken;
+mod confine;
 mod error;
 mod follow_ups;
 mod not_yet;
@@ -33,7 +34,7 @@ use toml::de::DeTable;
 pub use error::{ConfigError, Problem};
 pub use types::{
     Audit, Config, Daemon, Defaults, Gate, Intake, MissingSchema, Notify, OnStop, Phases, Rate,
-    Retention, Retry, RetryOverride, Specialist, Step, Watch,
+    Retention, Retry, RetryOverride, Rlimits, Sandbox, Specialist, Step, UserName, Watch,
 };
 
 use crate::protocol::agent::AgentName;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::confine::MOST;
 use super::sections::SHORTEST;
 use super::units::Shown;
 use super::value::LONGEST;
@@ -40,6 +41,8 @@ pub(super) enum Kind {
         least: usize,
         once: bool,
     },
+    Umask,
+    User,
     Variables,
     VariableNames,
     Table(&'static [Key]),
@@ -74,6 +77,7 @@ impl Key {
 }
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
+const SECOND: Duration = Duration::from_secs(1);
 const U32: u64 = u32::MAX as u64;
 const ANY_DURATION: Kind = Kind::Duration(Duration::ZERO, LONGEST);
 const LIMIT: Kind = Kind::Duration(SHORTEST, LONGEST);
@@ -101,6 +105,7 @@ const DAEMON: &[Key] = &[
     key("max_interruptions", Kind::Whole(1, U32), "After this many lost attempts a handoff is given up").default("5"),
     key("max_hops", Kind::Whole(0, U32), "Bounds what results ask for in one chain").default("16"),
     key("allow_network_fs", Kind::Flag, "Start on a network file system too").default("false"),
+    key("allow_shared", Kind::Flag, "Folders of handoffs may be written by everybody").default("false"),
 ];
 
 #[rustfmt::skip]
@@ -112,6 +117,23 @@ const DEFAULTS: &[Key] = &[
     key("dependency_wait", ANY_DURATION, "How long to wait for what a handoff depends on").default("\"1h\""),
     key("retry", Kind::Table(RETRY), "How failures are tried again")
         .default(r#"{"max_retries": 3, "delay": "30s", "multiplier": 2.0, "max_delay": "1h", "jitter": 0.0}"#),
+];
+
+#[rustfmt::skip]
+const RLIMITS: &[Key] = &[
+    key("nofile", Kind::Whole(4, MOST), "Open descriptors"),
+    key("nproc", Kind::Whole(1, MOST), "Processes of its user"),
+    key("as", Kind::Size, "Memory that one process may map"),
+    key("cpu", Kind::Duration(SECOND, LONGEST), "Processor time of one process, in whole seconds"),
+    key("fsize", Kind::Size, "The largest file that it may write"),
+    key("core", Kind::Whole(0, MOST), "Bytes of a core dump; 0 for none"),
+];
+
+#[rustfmt::skip]
+const SANDBOX: &[Key] = &[
+    key("read", Kind::Words { least: 0, once: false }, "Files and folders that it may read and run; relative to the root"),
+    key("write", Kind::Words { least: 0, once: false }, "Files and folders that it may change, too"),
+    key("best_effort", Kind::Flag, "Run it without a sandbox where the kernel has none").default("false"),
 ];
 
 #[rustfmt::skip]
@@ -130,6 +152,10 @@ const SPECIALIST: &[Key] = &[
     key("input_schema", Kind::Text, "A file in schemas/, used where the request names none"),
     key("output_schema", Kind::Text, "A file in schemas/, used where the request names none"),
     key("verify", Kind::Command, "Gets the record on stdin; exit 0 means verified"),
+    key("umask", Kind::Umask, "What it creates files with").default("\"027\""),
+    key("user", Kind::User, "Who it runs as, user or user:group; only where the daemon is root"),
+    key("rlimits", Kind::Table(RLIMITS), "The system's limits for each of its processes"),
+    key("sandbox", Kind::Table(SANDBOX), "What it may reach of the file system, by Landlock"),
 ];
 
 #[rustfmt::skip]
@@ -258,6 +284,10 @@ impl Kind {
             }
             Self::Words { least, once } => json!({
                 "type": "array", "items": word(), "minItems": least, "uniqueItems": once,
+            }),
+            Self::Umask => json!({"type": "string", "pattern": "^0?[0-7]{3}$"}),
+            Self::User => json!({
+                "type": "string", "pattern": "^[^:/\\n\\x00]+(:[^:/\\n\\x00]+)?$",
             }),
             Self::Variables => json!({
                 "type": "object", "propertyNames": variable(),

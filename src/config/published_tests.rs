@@ -17,6 +17,7 @@ fn problems(text: &str) -> Vec<String> {
 
 /// Values of a kind in TOML: some that are right, and some that are not.
 #[rustfmt::skip]
+#[expect(clippy::too_many_lines, reason = "a table, one entry for each kind")]
 fn samples(kind: &Kind) -> (Vec<String>, Vec<String>) {
     let own = |good: &[&str], bad: &[&str]| {
         let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
@@ -46,6 +47,11 @@ fn samples(kind: &Kind) -> (Vec<String>, Vec<String>) {
                 &["\"1ms\"", "\"5m\"", "\"1h 30m\"", "\"1h30m\"", "\"1.5h\"", "\"0.5s\"", "\"0.001s\"", "\"0.5d\"", "\"24h\"", "\"7d\"", "\"3 weeks\""],
                 &["\"101years\"", "\"30\"", "\"5 parsecs\"", "\"-1s\"", "\"\"", "\"99999999999999999999s\"", "\"36526d\"", "\"100y 1s\"", "\"1.s\""],
             );
+            if least.as_secs() > 0 {
+                let short = |text: &String| ["1ms", "0.5s", "0.001s"].iter().any(|it| text.contains(it));
+                bad.extend(good.iter().filter(|it| short(it)).cloned());
+                good.retain(|it| !short(it));
+            }
             let edge = if least.is_zero() { &mut good } else { &mut bad };
             edge.extend(["\"0s\"", "\"0m 0s\"", "\"999us\"", "\"0.5ms\"", "\"0.00d\""].map(str::to_owned));
             (good, bad)
@@ -77,6 +83,14 @@ fn samples(kind: &Kind) -> (Vec<String>, Vec<String>) {
             if *once { &mut bad } else { &mut good }.push("[\"a\", \"a\"]".to_owned());
             (good, bad)
         }
+        Kind::Umask => own(
+            &["\"027\"", "\"0077\"", "\"000\""],
+            &["\"\"", "\"27\"", "\"028\"", "\"1777\"", "27", "\"00027\"", "\"+27\""],
+        ),
+        Kind::User => own(
+            &["\"nobody\"", "\"a:b\"", "\"1000\""],
+            &["\"\"", "\":b\"", "\"a:\"", "\"a:b:c\"", "\"a/b\"", "1000"],
+        ),
         Kind::Variables => own(
             &["{}", "{ A = \"\" }"],
             &["{ A = 1 }", "{ \"\" = \"x\" }", "{ \"A=B\" = \"x\" }", "{ HANDOFF_ID = \"x\" }", "{ A = \"\\u0000\" }"],
@@ -166,7 +180,7 @@ fn the_reader_and_the_table_know_the_same_keys() {
         assert_eq!(known, table, "{text}");
         seen += 1;
     });
-    assert_eq!(seen, 16);
+    assert_eq!(seen, 18);
 }
 
 fn inline(value: &Value) -> String {
@@ -239,7 +253,7 @@ fn the_defaults_of_the_schema_are_those_of_the_code() {
             }
         }
     }
-    assert_eq!(lines.len(), 21);
+    assert_eq!(lines.len(), 22);
     let config = Config::parse(&lines.concat(), Path::new("h.toml")).unwrap();
     assert_eq!(config, Config::default());
 }

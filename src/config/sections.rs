@@ -54,6 +54,7 @@ pub(super) fn daemon(top: &Section<'_>, daemon: &mut Daemon) {
         s.set("max_hops", &mut daemon.max_hops, |v| v.integer(0..=U32));
         let network = &mut daemon.allow_network_fs;
         s.set("allow_network_fs", network, Value::boolean);
+        s.set("allow_shared", &mut daemon.allow_shared, Value::boolean);
     });
 }
 

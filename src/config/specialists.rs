@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::confine;
 use super::reader::Section;
 use super::sections::{SHORTEST, any_duration, limit, retry};
 use super::types::Specialist;
@@ -66,6 +67,7 @@ fn one(s: &Section<'_>, max_timeout: Duration) -> Option<Specialist> {
     s.set_some("input_schema", &mut it.input_schema, Value::nonempty);
     s.set_some("output_schema", &mut it.output_schema, Value::nonempty);
     s.set_some("verify", &mut it.verify, Value::command);
+    confine::read(s, &mut it);
     it.command = command?;
     Some(it)
 }

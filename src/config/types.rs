@@ -46,6 +46,8 @@ pub struct Daemon {
     /// Bounds what results ask for in one chain.
     pub max_hops: u32,
     pub allow_network_fs: bool,
+    /// Folders of handoffs may be written by everybody.
+    pub allow_shared: bool,
 }
 
 impl Default for Daemon {
@@ -63,6 +65,7 @@ impl Default for Daemon {
             max_interruptions: 5,
             max_hops: 16,
             allow_network_fs: false,
+            allow_shared: false,
         }
     }
 }
@@ -190,6 +193,56 @@ pub struct Specialist {
     pub input_schema: Option<String>,
     pub output_schema: Option<String>,
     pub verify: Option<Vec<String>>,
+    /// What it creates files with, if not with the keeper's.
+    pub umask: Option<u32>,
+    /// Who it runs as, if not as the daemon's user.
+    pub user: Option<UserName>,
+    pub rlimits: Rlimits,
+    pub sandbox: Option<Sandbox>,
+}
+
+impl Specialist {
+    /// Whether its attempts get a folder of their own, because they can't use the daemon's.
+    pub fn has_home(&self) -> bool {
+        self.user.is_some() || self.sandbox.is_some()
+    }
+}
+
+/// `user` or `user:group`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserName {
+    pub user: String,
+    pub group: Option<String>,
+}
+
+impl std::fmt::Display for UserName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.user)?;
+        self.group
+            .iter()
+            .try_for_each(|group| write!(f, ":{group}"))
+    }
+}
+
+/// Limits of the system's for each process of an attempt. What is not set is as the daemon has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rlimits {
+    pub nofile: Option<u64>,
+    pub nproc: Option<u64>,
+    pub address_space: Option<u64>,
+    pub cpu: Option<Duration>,
+    pub fsize: Option<u64>,
+    pub core: Option<u64>,
+}
+
+/// What an attempt may reach of the file system, besides what every program needs. Relative
+/// paths are below the root.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sandbox {
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+    /// Run it without one where the kernel can't hold it.
+    pub best_effort: bool,
 }
 
 /// At most `starts` starts in any `per`.

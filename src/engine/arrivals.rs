@@ -9,7 +9,7 @@ use crate::engine::intake::{Broken, Seen, Submission};
 use crate::engine::parked::{On, Parked};
 use crate::engine::world::World;
 use crate::engine::{
-    Alarm, Busy, Engine, LOOKS_IN_FLIGHT, UNCLOSED_SETTLE_MS, Unsettled, attempt, start,
+    Alarm, Busy, Engine, LOOKS_IN_FLIGHT, UNCLOSED_SETTLE_MS, Unsettled, attempt, folders,
 };
 use crate::policy::intake::{Plan, dependency_cycle};
 use crate::protocol::document::Syntax;
@@ -46,7 +46,7 @@ impl Engine {
                 self.queue_look(name);
             }
             Hint::Seen { name, how, .. } => {
-                if how != How::Gone {
+                if how != How::Gone && !self.shared {
                     self.read_command(name);
                 }
             }
@@ -64,7 +64,7 @@ impl Engine {
 
     /// A folder that somebody deleted is made again.
     fn mend_folders(&self) {
-        self.actors.run(start::mend_folders);
+        self.actors.run(folders::mend_folders);
     }
 
     fn on_gone(&mut self, name: &OsStr) {
@@ -87,6 +87,12 @@ impl Engine {
         }
         let scanner = self.scanner.clone();
         self.readers.run(move |world| {
+            if folder == Folder::Pending {
+                world.tell(Event::Shared(folders::shared(
+                    &world.layout,
+                    &world.config(),
+                )));
+            }
             let path = match folder {
                 Folder::Pending => world.layout.pending(),
                 Folder::InProgress => world.layout.state(State::InProgress),
@@ -110,7 +116,32 @@ impl Engine {
         });
     }
 
+    /// While everybody may write to a folder, nothing is taken from it and nothing starts. Once
+    /// that is mended, all is looked at that came meanwhile.
+    pub(super) fn on_shared(&mut self, found: Option<(String, String)>) {
+        let was = std::mem::replace(&mut self.shared, found.is_some());
+        let text = found.map(|(what, advice)| {
+            format!("{what}, so nothing is taken from the folders; {advice}")
+        });
+        self.problem("shared", text);
+        if was && !self.shared {
+            for folder in Folder::ALL {
+                self.relist.insert(folder);
+            }
+        }
+    }
+
+    pub(super) fn on_listing_done(&mut self, folder: Folder) {
+        self.listing.remove(&folder);
+        if self.relist.remove(&folder) {
+            self.list(folder, true);
+        }
+    }
+
     pub(super) fn on_listed(&mut self, folder: Folder, names: Vec<OsString>) {
+        if self.shared {
+            return;
+        }
         for name in names {
             match folder {
                 Folder::Pending => {
@@ -133,7 +164,7 @@ impl Engine {
     }
 
     pub(super) fn queue_look(&mut self, name: OsString) {
-        if matches!(classify(name.as_bytes()), Name::Temporary) {
+        if self.shared || matches!(classify(name.as_bytes()), Name::Temporary) {
             return;
         }
         if let Some(changed) = self.looking.get_mut(&name) {

@@ -9,6 +9,7 @@ use std::io;
 use serde_json::{Map, Value, json};
 
 use crate::config::{Config, MissingSchema};
+use crate::engine::confine::fetch_artifact;
 use crate::engine::destination::is_own;
 use crate::engine::receive::named_whole;
 use crate::engine::world::World;
@@ -51,6 +52,7 @@ pub fn deliver(
         config: &config,
         request,
         schema: schema_of(request, &config),
+        attempt,
         problems: Vec::new(),
         artifacts: Vec::new(),
         seen: Vec::new(),
@@ -109,6 +111,7 @@ struct Delivery<'w> {
     config: &'w Config,
     request: &'w Request,
     schema: Option<&'w str>,
+    attempt: u32,
     problems: Vec<FieldError>,
     artifacts: Vec<Value>,
     /// Paths that were taken already.
@@ -116,6 +119,17 @@ struct Delivery<'w> {
 }
 
 impl Delivery<'_> {
+    /// Brings what a confined attempt left at its own place to where it belongs.
+    fn fetch(&self, path: &RelPath) -> Result<Result<(), String>, Undelivered> {
+        let id = self.request.id.as_str();
+        let replace = is_own(self.world, path, id);
+        match fetch_artifact(self.world, (id, self.attempt), path, replace) {
+            Ok(_) => Ok(Ok(())),
+            Err(WriteError::Io(error)) => Err(error.into()),
+            Err(why) => Ok(Err(format!("{} {why}", path.as_str()))),
+        }
+    }
+
     /// The artifact at the destination: from the result, else the file that was written there,
     /// else the text of a Markdown report.
     fn main(&mut self, path: &RelPath, success: &mut Success) -> Result<(), Undelivered> {
@@ -125,6 +139,10 @@ impl Delivery<'_> {
                 "expected_output.destination",
                 format!("{} belongs to another handoff by now", path.as_str()),
             );
+            return Ok(());
+        }
+        if let Err(why) = self.fetch(path)? {
+            self.problem("artifact", why);
             return Ok(());
         }
         if let Some(artifact) = artifact {

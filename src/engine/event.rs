@@ -44,6 +44,8 @@ pub enum Event {
         names: Vec<OsString>,
     },
     /// A listing is over, or was not needed.
+    /// Whether everybody may write to a folder, with what to do about it.
+    Shared(Option<(String, String)>),
     ListingDone {
         folder: Folder,
     },

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::Now;
 use crate::config::Specialist;
 use crate::engine::attempt::{NotLaunched, Running, Source, ms};
+use crate::engine::confine;
 use crate::engine::destination::prepare;
 use crate::engine::divert::{Destination, apply, divert, original};
 use crate::engine::event::Event;
@@ -340,6 +341,12 @@ pub fn hand_over(
     } = order;
     let id = running.key.id.as_str();
     let root = world.layout.root();
+    let destination = running.record.meta.destination.as_deref();
+    let held = confine::hold(world, specialist, key, &argv, (stdin, destination), &slot);
+    let (held, home) = match held {
+        Ok((held, home)) => (Ok(held), home),
+        Err(error) => (Err(error), None),
+    };
     let paths = world.paths(&key.id, key.attempt);
     let timeout_ms = ms(running.terms.timeout);
     let state_of = |task: &String| {
@@ -358,14 +365,15 @@ pub fn hand_over(
             .wall
             .plus_ms(i64::try_from(timeout_ms).unwrap_or(i64::MAX))
             .to_string(),
-        record: world.layout.record(State::InProgress, id),
+        record: home.as_ref().map_or_else(
+            || world.layout.record(State::InProgress, id),
+            |home| home.record.clone(),
+        ),
         root,
-        artifact: running
-            .record
-            .meta
-            .destination
-            .as_ref()
-            .map(|path| root.join(path)),
+        artifact: match &home {
+            Some(home) => home.artifact.clone(),
+            None => destination.map(|path| root.join(path)),
+        },
         context: world.layout.context(),
         state_file: request.task_id.as_ref().map(state_of),
         summary: request
@@ -376,16 +384,23 @@ pub fn hand_over(
         paths: &paths,
     };
     let (keeper, count) = world.counted_keeper();
-    let sent = open_quietly(stdin).and_then(|stdin| {
+    let stdin = home.as_ref().map_or(stdin, |home| &home.record);
+    let inherited = |name: &str| match home.as_ref().and_then(|home| home.variable(name)) {
+        None => std::env::var_os(name),
+        own => own,
+    };
+    let sent = held.and_then(|confine| {
+        let stdin = open_quietly(stdin)?;
         keeper.start_quietly(Launch {
             key: key.clone(),
             argv,
-            env: environment(&briefing, specialist, |name| std::env::var_os(name)),
+            env: environment(&briefing, specialist, inherited),
             cwd: working_dir(specialist, root),
             deadline_boot_ms: now.boot_ms.saturating_add(timeout_ms),
             grace_ms: ms(running.terms.kill_grace),
             note: running.note(slot.number),
             stdio: [stdin.into(), slot.stdout.into(), slot.stderr.into()],
+            confine,
         })
     });
     if let Err(error) = sent {

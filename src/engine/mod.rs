@@ -10,11 +10,13 @@ pub mod attempt;
 pub mod boards;
 pub mod chains;
 pub mod commands;
+pub mod confine;
 pub mod delivery;
 pub mod destination;
 pub mod divert;
 pub mod effects;
 pub mod event;
+pub mod folders;
 pub mod intake;
 pub mod kept;
 pub mod launch;
@@ -37,6 +39,7 @@ pub mod sampling;
 pub mod start;
 pub mod story;
 pub mod tasks;
+pub mod users;
 pub mod verify;
 pub mod waits;
 pub mod world;
@@ -192,6 +195,10 @@ pub struct Engine {
     paused_until_ms: u64,
     trouble: Option<String>,
     problems: BTreeMap<String, String>,
+    /// Everybody may write to a folder.
+    shared: bool,
+    /// Folders to be listed once more, whatever their times say.
+    relist: HashSet<event::Folder>,
     stopping: Option<Stopping>,
     drain: bool,
     done: bool,
@@ -248,7 +255,8 @@ impl Engine {
         match event {
             Event::Hint(hint) => self.on_hint(hint),
             Event::Listed { folder, names } => self.on_listed(folder, names),
-            Event::ListingDone { folder } => drop(self.listing.remove(&folder)),
+            Event::ListingDone { folder } => self.on_listing_done(folder),
+            Event::Shared(found) => self.on_shared(found),
             Event::Seen { name, seen } => self.on_seen(name, *seen),
             Event::Diverted { name, id, outcome } => self.on_diverted(name, id, outcome),
             Event::Rejected { name, id } => self.on_rejected(&name, id.as_deref()),
@@ -332,7 +340,7 @@ impl Engine {
     /// Starts what may start.
     fn dispatch(&mut self) {
         self.dispatch_at = None;
-        if self.stopping.is_some() || self.trouble.is_some() {
+        if self.stopping.is_some() || self.trouble.is_some() || self.shared {
             return;
         }
         let now = self.now_ms();

@@ -7,7 +7,7 @@ use crate::config::{Config, OnStop};
 use crate::engine::boards;
 use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
 use crate::engine::event::{Event, Folder};
-use crate::engine::{Alarm, Busy, Engine, Stopping, attempt, start};
+use crate::engine::{Alarm, Busy, Engine, Stopping, attempt, confine, folders};
 use crate::keeper::wire::Why;
 use crate::protocol::control::Action;
 use crate::protocol::document::Syntax;
@@ -173,7 +173,7 @@ impl Engine {
         self.alarm(at, Alarm::Rescan);
         let watcher = Arc::clone(&self.watcher);
         self.readers.run(move |world| {
-            start::mend_folders(world);
+            folders::mend_folders(world);
             if world.board.is_lost() {
                 boards::write(world, true);
             }
@@ -284,7 +284,11 @@ impl Engine {
             let loaded = Config::load(path.as_deref().unwrap_or(&own), path.is_some());
             let loaded = loaded
                 .map(Box::new)
-                .map_err(|error| format!("{:#}", anyhow::Error::from(error)));
+                .map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+                .and_then(|config| match confine::check(&config).into_iter().next() {
+                    Some((what, advice)) => Err(format!("{what}; {advice}")),
+                    None => Ok(config),
+                });
             world.tell(Event::Reloaded(loaded));
         });
     }

@@ -330,7 +330,9 @@ fn write_outcome(
         vec![line],
         move || {
             collect::clean(&paths);
-            if printed {
+            if paths.home.is_some() {
+                slots.retire(slot);
+            } else if printed {
                 slots.clear(slot);
             }
             slots.release(slot);
@@ -352,7 +354,7 @@ fn not_started(errno: i32, what: &str, agent: &AgentName) -> Failure {
         ErrorCode::ProcessingError,
         format!("the command of {agent} could not be started ({what}){system}"),
         vec![format!(
-            "Correct command or working_dir of [specialists.\"{agent}\"] in handoffd.toml, or \
+            "Correct what is named there in [specialists.\"{agent}\"] in handoffd.toml, or \
              install what is missing; then retry"
         )],
     );

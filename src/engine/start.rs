@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +15,9 @@ use crate::config::{Config, ConfigError, Watch};
 use crate::durable;
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::boards;
+use crate::engine::confine;
 use crate::engine::event::Event;
+use crate::engine::folders;
 use crate::engine::kept::Kept;
 use crate::engine::line;
 use crate::engine::lock;
@@ -83,34 +84,6 @@ fn no_keeper(source: io::Error) -> StartError {
     StartError::System { what, source }
 }
 
-/// Makes missing folders again, and holds `handoffs/` if it is another one than before. Where
-/// somebody else holds that one, this daemon must go.
-pub fn mend_folders(world: &World) {
-    if let Err(error) = world.layout.ensure() {
-        tracing::warn!("a folder is gone and can't be made again: {error}");
-    }
-    let held = world.lock.lock().map(|held| held.metadata());
-    let same = match (held, std::fs::metadata(world.layout.handoffs())) {
-        (Ok(Ok(held)), Ok(now)) => (held.dev(), held.ino()) == (now.dev(), now.ino()),
-        _ => false,
-    };
-    if same {
-        return;
-    }
-    match lock::hold(&world.layout) {
-        Ok(folder) => {
-            tracing::warn!("handoffs/ was replaced; it is held again");
-            if let Ok(mut held) = world.lock.lock() {
-                *held = folder;
-            }
-        }
-        Err(error) => {
-            tracing::error!("handoffs/ was replaced, and {error}");
-            world.tell(Event::RootLost);
-        }
-    }
-}
-
 /// Runs the daemon until it is stopped, or has drained.
 pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), StartError> {
     look::ignore_lease_signals();
@@ -128,10 +101,16 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
     for sentence in config.not_yet() {
         tracing::warn!("{sentence}");
     }
+    if let Some((what, advice)) = confine::check(&config).into_iter().next() {
+        return Err(in_root(format!("{what}; {advice}")));
+    }
     let layout = Layout::new(&root);
     layout
         .ensure()
         .map_err(|error| in_root(error.to_string()))?;
+    if let Some((what, advice)) = folders::shared(&layout, &config) {
+        return Err(in_root(format!("{what}; {advice}")));
+    }
     let lock = lock::hold_patiently(&layout)?;
     layout
         .check_one_file_system()
@@ -294,6 +273,8 @@ fn build(
         paused_until_ms: 0,
         trouble: None,
         problems: BTreeMap::new(),
+        shared: false,
+        relist: HashSet::new(),
         delayed: HashMap::new(),
         stopping: None,
         drain: options.drain,

@@ -102,7 +102,11 @@ pub fn clean_up(world: &World, running: &Running, slot: u32) {
     }
     collect::clean(&paths);
     let _ = std::fs::remove_file(stdin_path(world, &key));
-    world.slots.clear(slot);
+    if paths.home.is_some() {
+        world.slots.retire(slot);
+    } else {
+        world.slots.clear(slot);
+    }
     world.slots.release(slot);
     // A keeper that can't be told is one that is gone; the next start forgets it.
     let _ = world.keeper().forget(&key);

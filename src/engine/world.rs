@@ -4,9 +4,10 @@
 //! reference to this and reports back with an [`Event`].
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::File;
+use std::fs::{self, File};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -50,6 +51,8 @@ pub struct World {
     /// What the log said of unended records before this start, by id and revision. A line stands
     /// before its record does; where the record never came, it is decided again.
     pub told_before: OnceLock<HashSet<(String, u64)>>,
+    /// Whether there may be attempts with folders of their own.
+    homes: AtomicBool,
 }
 
 /// Destinations that attempts are about to write, by path, and whose they are.
@@ -107,6 +110,9 @@ impl World {
             board,
             reserved: Reservations::default(),
             told_before: OnceLock::new(),
+            homes: AtomicBool::new(
+                fs::read_dir(layout.homes()).is_ok_and(|mut homes| homes.next().is_some()),
+            ),
             layout,
             clock,
             boot,
@@ -205,7 +211,25 @@ impl World {
     }
 
     pub fn paths(&self, id: &str, attempt: u32) -> AttemptPaths {
-        AttemptPaths::new(&self.layout.run(), &self.layout.logs(), id, attempt)
+        let paths = AttemptPaths::new(&self.layout.run(), &self.layout.logs(), id, attempt);
+        if !self.homes.load(Ordering::SeqCst) {
+            return paths;
+        }
+        let home = self.home(id, attempt);
+        if fs::symlink_metadata(&home).is_ok() {
+            return paths.at_home(home);
+        }
+        paths
+    }
+
+    /// Where an attempt's own folder is, if it has one.
+    pub fn home(&self, id: &str, attempt: u32) -> PathBuf {
+        self.layout.homes().join(format!("{id}.{attempt}"))
+    }
+
+    /// From now on there may be attempts with folders of their own.
+    pub fn has_homes(&self) {
+        self.homes.store(true, Ordering::SeqCst);
     }
 
     /// Tells the loop. It may be gone already; then nobody needs to know.

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::confine::Confine;
 use super::frame::{self, Inbox, Wait};
-use super::wire::{Key, Order, Os, Report, Start, VERSION, Why};
+use super::wire::{CONFINE, Key, Order, Os, Report, Start, VERSION, Why};
 
 /// How often to try again when a keeper leaves just as we come.
 const TRIES: usize = 5;
@@ -52,12 +53,16 @@ pub struct Launch {
     pub note: Value,
     /// stdin, stdout and stderr.
     pub stdio: [OwnedFd; 3],
+    /// What it is held to besides.
+    pub confine: Option<Box<Confine>>,
 }
 
 /// Gives orders. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
     line: Arc<Mutex<Line>>,
+    /// It is a keeper that confines.
+    confines: bool,
 }
 
 #[derive(Debug)]
@@ -100,6 +105,12 @@ impl Client {
     }
 
     fn give(&self, launch: Launch, quiet: bool) -> io::Result<()> {
+        if launch.confine.is_some() && !self.confines {
+            return Err(io::Error::other(
+                "the keeper of this root is of an older version, which knows no umask, user, \
+                 rlimits or sandbox; stop the daemon, wait until no attempt runs, and start it",
+            ));
+        }
         let os = |texts: Vec<OsString>| texts.into_iter().map(Os).collect();
         let order = Order::Start(Box::new(Start {
             key: launch.key,
@@ -114,6 +125,7 @@ impl Client {
             grace_ms: launch.grace_ms,
             note: launch.note,
             quiet,
+            confine: launch.confine,
         }));
         let [stdin, stdout, stderr] = &launch.stdio;
         self.send(&order, &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])
@@ -299,7 +311,8 @@ fn greet(socket: OwnedFd) -> io::Result<(Client, Reader)> {
         socket: socket.try_clone()?,
         inbox: Inbox::default(),
     };
-    let client = Client {
+    let mut client = Client {
+        confines: false,
         line: Arc::new(Mutex::new(Line {
             socket,
             unsaid: Vec::new(),
@@ -308,8 +321,10 @@ fn greet(socket: OwnedFd) -> io::Result<(Client, Reader)> {
     client.send(&Order::Hello { version: VERSION }, &[])?;
     set_socket_timeout(&reader.socket, Timeout::Recv, Some(GREETING))?;
     match reader.next()? {
-        Report::Hello { version } if version == VERSION => {}
-        Report::Hello { version } => {
+        Report::Hello { version, can } if version == VERSION => {
+            client.confines = can.iter().any(|word| word == CONFINE);
+        }
+        Report::Hello { version, .. } => {
             let what = format!("the keeper speaks version {version}, not {VERSION}");
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }

@@ -12,7 +12,7 @@
 //! - descriptors, signal actions and the working folder are its own (no `CLONE_FILES`,
 //!   `CLONE_SIGHAND`, `CLONE_FS`), and all signals are blocked until it has reset them.
 //!
-//! On other processors than these two the child is a fork.
+//! On other processors than these two the child is a fork, and so is one that is confined.
 #![expect(
     clippy::cast_sign_loss,
     clippy::cast_possible_truncation,
@@ -22,6 +22,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use super::confine::{Prepared, stage};
 
 /// What a child does until it is its command. The pointers are the command's.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub struct Plan {
     /// All above 2, so that none overwrites another before its turn.
     pub stdio: [RawFd; 3],
     pub errors: RawFd,
+    /// What else it is held to; null for nothing.
+    pub confine: *const Prepared,
 }
 
 /// What a child stands on. It must live for as long as the child may not be its command yet.
@@ -47,14 +51,6 @@ pub struct Cradle {
 
 /// In units of 16 bytes, which is how a stack is aligned.
 const STACK: usize = 2048;
-
-/// Where the child is when something fails.
-#[derive(Clone, Copy)]
-enum Stage {
-    Prepare = 1,
-    Folder = 2,
-    Exec = 3,
-}
 
 impl Plan {
     /// Becomes the command. Only returns to exit.
@@ -84,7 +80,7 @@ impl Plan {
             for (target, source) in (0..).zip(self.stdio) {
                 let done = system(libc::SYS_dup3, [source as usize, target, 0, 0]);
                 if done < 0 {
-                    self.fail(Stage::Prepare, done);
+                    self.fail(stage::PREPARE, done);
                 }
             }
             // Ours all close on exec by themselves; this is for what we might have inherited.
@@ -93,9 +89,14 @@ impl Plan {
                 libc::SYS_close_range,
                 [3, libc::c_uint::MAX as usize, flags, 0],
             );
+            if let Some(confine) = self.confine.as_ref()
+                && let Err((stage, error)) = confine.apply()
+            {
+                self.fail(stage, error);
+            }
             let done = system(libc::SYS_chdir, [self.cwd as usize, 0, 0, 0]);
             if done < 0 {
-                self.fail(Stage::Folder, done);
+                self.fail(stage::FOLDER, done);
             }
             let mut worst = -(libc::ENOENT as isize);
             let mut next = self.candidates;
@@ -106,17 +107,17 @@ impl Plan {
                     worst = failed;
                 } else if failed != -(libc::ENOENT as isize) && failed != -(libc::ENOTDIR as isize)
                 {
-                    self.fail(Stage::Exec, failed);
+                    self.fail(stage::EXEC, failed);
                 }
                 next = next.add(1);
             }
-            self.fail(Stage::Exec, worst)
+            self.fail(stage::EXEC, worst)
         }
     }
 
     /// Tells where it failed, and why, and ends the child.
-    unsafe fn fail(&self, stage: Stage, error: isize) -> ! {
-        let text = [stage as i32, -(error as i32)];
+    unsafe fn fail(&self, stage: i32, error: isize) -> ! {
+        let text = [stage, -(error as i32)];
         let words = [self.errors as usize, text.as_ptr() as usize, 8, 0];
         // SAFETY: the buffer is ours, and a child that never became its command has nothing to
         // do but to end without running what its parent would run at exit.
@@ -160,7 +161,7 @@ pub fn into_cgroup(cgroup: BorrowedFd<'_>, plan: Plan) -> io::Result<(i32, Optio
         stack: Box::new_uninit_slice(STACK),
         plan: Box::new(plan),
     };
-    let pid = if SHARES {
+    let pid = if SHARES && cradle.plan.confine.is_null() {
         args.flags |= u64::from(libc::CLONE_VM.cast_unsigned());
         args.stack = cradle.stack.as_ptr() as u64;
         args.stack_size = size_of_val(&*cradle.stack) as u64;
@@ -191,7 +192,7 @@ const SHARES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Makes a system call, and nothing else. Gives back an error as a negative number.
 #[cfg(target_arch = "x86_64")]
-unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
+pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
     let result;
     // SAFETY: the kernel changes these registers only; the rest is the caller's promise.
     unsafe {
@@ -234,7 +235,7 @@ unsafe fn start(args: &CloneArgs, plan: &Plan) -> isize {
 
 /// Makes a system call, and nothing else. Gives back an error as a negative number.
 #[cfg(target_arch = "aarch64")]
-unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
+pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
     let result;
     // SAFETY: the kernel changes this register only; the rest is the caller's promise.
     unsafe {
@@ -277,7 +278,7 @@ unsafe fn start(args: &CloneArgs, plan: &Plan) -> isize {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
+pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
     // SAFETY: the caller's promise.
     let result = unsafe { libc::syscall(number, args[0], args[1], args[2], args[3]) };
     if result < 0 {

@@ -8,7 +8,7 @@
 //! ```text
 //!  daemon ── client ──socket── serve ── books ──┬─ spawn ── cgroup   ├─ tree
 //!                     (frame, wire)             ├─ minder (no cgroup)┘
-//!                                               └─ journal ── recover (the next keeper)
+//!                              (clone, confine) └─ journal ── recover (the next keeper)
 //! ```
 //!
 //! It is this same program, started as `handoffd keeper`. It leaves when it has nothing to keep
@@ -24,6 +24,7 @@ mod books;
 mod cgroup;
 pub mod client;
 mod clone;
+pub mod confine;
 mod frame;
 pub mod journal;
 mod launch;
@@ -53,6 +54,9 @@ pub use client::{Client, Launch, Reader, Setup};
 pub use proc::{Stray, alive_outside};
 
 const LOCK: &str = "keeper.v1.lock";
+/// What attempts create with, and so does the keeper.
+pub const UMASK: u32 = 0o027;
+
 const LOG: &str = "keeper.log";
 
 /// What a keeper is told on its command line.
@@ -157,6 +161,8 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
     let run_dir = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     detach_files(&run_dir)?;
     spawn::ignore_signals();
+    // Attempts inherit it: what they make is not everybody's, unless their `umask` says so.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(UMASK));
     let _ = rustix::thread::set_name(c"handoffd-keeper");
     let Some(_lock) = lock(&run_dir, &folder)? else {
         return ready.write_all(b"\n"); // another one is there

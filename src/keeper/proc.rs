@@ -139,6 +139,19 @@ fn key_in(environ: &[u8], root: &Path) -> Option<Key> {
     Some(Key::new(id, attempt.parse().ok()?))
 }
 
+/// Whether a process is a descendant of another. One that can't be seen counts as one.
+pub fn descends(pid: i32, from: Pid) -> bool {
+    let mut next = pid;
+    while next > 1 {
+        match Stat::read(next) {
+            Some(stat) if stat.ppid == from.as_raw_pid() => return true,
+            Some(stat) => next = stat.ppid,
+            None => return true,
+        }
+    }
+    false
+}
+
 /// A process that belongs to an attempt of a root, by its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stray {
@@ -236,5 +249,21 @@ mod tests {
         let mut found: Vec<i32> = descendants(&all, &[10]).iter().map(|s| s.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [12, 13]);
+    }
+
+    #[test]
+    fn a_child_descends_from_us_and_we_do_not_from_it() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let us = rustix::process::getpid();
+        assert!(descends(pid, us));
+        assert!(!descends(us.as_raw_pid(), Pid::from_raw(pid).unwrap()));
+        assert!(!descends(1, us));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(descends(pid, us), "one that is gone may have been anyone");
     }
 }

@@ -22,8 +22,9 @@ use rustix::time::{
 use super::attempt::Watch;
 use super::books::{Books, log};
 use super::frame::{self, Inbox, Wait};
+use super::proc;
 use super::spawn;
-use super::wire::{Key, Order, Report, VERSION};
+use super::wire::{CONFINE, Key, Order, Report, VERSION};
 use crate::clock;
 
 /// How long to stay with nothing to keep and nobody connected.
@@ -201,7 +202,11 @@ impl Server {
         while let Ok(socket) = rustix::net::accept_with(&self.listener, flags) {
             let own = rustix::process::geteuid();
             let peer = rustix::net::sockopt::socket_peercred(&socket);
-            if !peer.is_ok_and(|peer| peer.uid == own || peer.uid.is_root()) {
+            let Ok(peer) = peer else { continue };
+            // What an attempt starts stays our descendant. It may have our user, but it must not
+            // have things started outside of its sandbox.
+            let is_ours = proc::descends(peer.pid.as_raw_pid(), rustix::process::getpid());
+            if !(peer.uid == own || peer.uid.is_root()) || is_ours {
                 continue;
             }
             let strangers = self.connections.iter().filter(|it| !it.greeted).count();
@@ -248,7 +253,10 @@ impl Server {
         }
         let connection = &mut self.connections[at];
         connection.greeted = true;
-        connection.say(&Report::Hello { version: VERSION });
+        connection.say(&Report::Hello {
+            version: VERSION,
+            can: vec![CONFINE.to_owned()],
+        });
         connection.flush();
         if version != VERSION {
             connection.lost = true;

@@ -16,6 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use rustix::pipe::PipeFlags;
 
 use super::clone::{self, Cradle, Plan};
+use super::confine::{Prepared, stage};
 use super::wire::{Failure, Start};
 
 const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
@@ -36,6 +37,8 @@ pub struct Command {
     program: OsString,
     /// The limit on open descriptors that attempts get, which is not the keeper's own.
     nofile: Option<libc::rlimit>,
+    /// Boxed, because a child has a pointer to it.
+    confine: Option<Box<Prepared>>,
 }
 
 impl Command {
@@ -79,6 +82,10 @@ impl Command {
             cwd: text(&start.cwd.0)?,
             program: program.0.clone(),
             nofile,
+            confine: match &start.confine {
+                Some(confine) => Some(Box::new(Prepared::of((**confine).clone())?)),
+                None => None,
+            },
         })
     }
 
@@ -93,6 +100,10 @@ impl Command {
             nofile: self.nofile,
             stdio,
             errors,
+            confine: self
+                .confine
+                .as_deref()
+                .map_or(std::ptr::null(), std::ptr::from_ref),
         }
     }
 
@@ -102,10 +113,11 @@ impl Command {
         File::from(errors).read_exact(&mut text).ok()?;
         let (stage, errno) = text.split_at(4);
         let number = |bytes: &[u8]| Some(i32::from_ne_bytes(bytes.try_into().ok()?));
-        let what = match number(stage)? {
-            2 => format!("working folder {}", self.cwd.to_string_lossy()),
-            3 => format!("exec {}", self.program.to_string_lossy()),
-            _ => "setting up its descriptors".to_owned(),
+        let what = match (number(stage)?, &self.confine) {
+            (stage::FOLDER, _) => format!("working folder {}", self.cwd.to_string_lossy()),
+            (stage::EXEC, _) => format!("exec {}", self.program.to_string_lossy()),
+            (stage::PREPARE, _) | (_, None) => "setting up its descriptors".to_owned(),
+            (stage, Some(confine)) => confine.describe(stage),
         };
         Some(Failure {
             errno: number(errno)?,

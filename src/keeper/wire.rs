@@ -15,8 +15,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::confine::Confine;
+
 /// The version of these words. A different one is refused, by both sides.
 pub const VERSION: u32 = 1;
+
+/// What a keeper says that holds attempts to [`Start::confine`]. One that does not say so would
+/// start them without.
+pub const CONFINE: &str = "confine";
 
 /// Names one attempt, for ever.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -136,6 +142,9 @@ pub struct Start {
     /// Nobody wants to be told that it has started.
     #[serde(default)]
     pub quiet: bool,
+    /// What it is held to, where it is. Only for a keeper that said that it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confine: Option<Box<Confine>>,
 }
 
 /// From the daemon to its keeper.
@@ -168,24 +177,18 @@ pub enum Order {
 pub enum Report {
     Hello {
         version: u32,
+        /// What it can besides the words of this version, such as [`CONFINE`]. An older daemon
+        /// does not look at it, and an older keeper has nothing to say.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        can: Vec<String>,
     },
     /// All that is not forgotten.
-    Inventory {
-        entries: Vec<Held>,
-    },
+    Inventory { entries: Vec<Held> },
     /// There is a process. That it became the command is not known yet: `StartFailed` may
     /// still follow.
-    Started {
-        key: Key,
-        pid: i32,
-        starttime: u64,
-    },
+    Started { key: Key, pid: i32, starttime: u64 },
     /// In place of `Ended`.
-    StartFailed {
-        key: Key,
-        errno: i32,
-        what: String,
-    },
+    StartFailed { key: Key, errno: i32, what: String },
     /// Nothing of the attempt's tree is alive any more.
     Ended {
         key: Key,
@@ -193,10 +196,7 @@ pub enum Report {
         why: Option<Why>,
     },
     /// Processor time used by the tree so far; none for an attempt that is not running.
-    Usage {
-        key: Key,
-        cpu_ms: Option<u64>,
-    },
+    Usage { key: Key, cpu_ms: Option<u64> },
 }
 
 /// One attempt in an inventory.
@@ -250,6 +250,7 @@ mod tests {
                     grace_ms: 500,
                     note: note(),
                     quiet: true,
+                    confine: None,
                 })),
                 r#"{"start":{"key":{"id":"x","attempt":2},"argv":["sh","-c"],"env":[["PATH","/bin"],["ODD",{"hex":"61ff"}]],"cwd":"/root","deadline_boot_ms":90000,"grace_ms":500,"note":{"n":12345678901234567890123,"f":1.0},"quiet":true}}"#,
             ),
@@ -292,7 +293,20 @@ mod tests {
             what: "exec /x".to_owned(),
         });
         let reports = [
-            (Report::Hello { version: 1 }, r#"{"hello":{"version":1}}"#),
+            (
+                Report::Hello {
+                    version: 1,
+                    can: Vec::new(),
+                },
+                r#"{"hello":{"version":1}}"#,
+            ),
+            (
+                Report::Hello {
+                    version: 1,
+                    can: vec![CONFINE.to_owned()],
+                },
+                r#"{"hello":{"version":1,"can":["confine"]}}"#,
+            ),
             (
                 Report::Inventory {
                     entries: vec![

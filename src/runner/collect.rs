@@ -120,7 +120,8 @@ pub fn keep_logs(
     let stderr = slots.stderr_path(number);
     match size(&stderr) {
         0 => {}
-        small if small <= cap => durable::replace(&stderr, &paths.log)?,
+        // A file that is somebody else's is not kept, only what it says.
+        small if small <= cap && paths.home.is_none() => durable::replace(&stderr, &paths.log)?,
         _ => {
             copy_end(&stderr, &paths.log, cap)?;
             File::options().write(true).open(&stderr)?.set_len(0)?;
@@ -150,6 +151,12 @@ pub fn clean(paths: &AttemptPaths) {
             Ok(_) => drop(fs::remove_file(path)),
             Err(_) => {}
         }
+    }
+    if let Some(home) = &paths.home
+        && let Err(error) = fs::remove_dir_all(home)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!("{} can't be removed: {error}", home.display());
     }
 }
 

@@ -18,6 +18,8 @@ pub struct AttemptPaths {
     pub heartbeat: PathBuf,
     pub log: PathBuf,
     pub kept_stdout: PathBuf,
+    /// The attempt's own folder, where it has one.
+    pub home: Option<PathBuf>,
 }
 
 impl AttemptPaths {
@@ -27,6 +29,18 @@ impl AttemptPaths {
             heartbeat: run.join(format!("{id}.{attempt}.beat")),
             log: logs.join(format!("{id}.{attempt}.log")),
             kept_stdout: logs.join(format!("{id}.{attempt}.out")),
+            home: None,
+        }
+    }
+
+    /// The same for an attempt that has a folder of its own.
+    #[must_use]
+    pub fn at_home(self, home: PathBuf) -> Self {
+        Self {
+            result: home.join("result"),
+            heartbeat: home.join("heartbeat"),
+            home: Some(home),
+            ..self
         }
     }
 }

@@ -103,6 +103,13 @@ impl Slots {
         self.lock().remove(&number);
     }
 
+    /// Takes the files of a slot out of use, which another user may have under another name.
+    pub fn retire(&self, number: u32) {
+        for path in [self.stdout_path(number), self.stderr_path(number)] {
+            let _ = fs::remove_file(path);
+        }
+    }
+
     /// Empties large files of a slot that is given back, so that they don't fill the disk.
     pub fn clear(&self, number: u32) {
         for path in [self.stdout_path(number), self.stderr_path(number)] {

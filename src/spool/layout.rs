@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::protocol::lifecycle::State;
@@ -15,7 +15,7 @@ pub struct Layout {
 }
 
 /// Folders of the daemon's own, below `.handoffd/`.
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
     "tmp",
     "run",
     "logs",
@@ -24,6 +24,7 @@ const OWN: [&str; 8] = [
     "aside",
     "spares",
     "leftovers",
+    "homes",
 ];
 
 impl Layout {
@@ -101,6 +102,11 @@ impl Layout {
         self.own.join("leftovers")
     }
 
+    /// Folders of attempts that can't use the daemon's.
+    pub fn homes(&self) -> PathBuf {
+        self.own.join("homes")
+    }
+
     pub fn audit(&self) -> PathBuf {
         self.root.join("audit")
     }
@@ -122,7 +128,7 @@ impl Layout {
         self.own.join("daemon.json")
     }
 
-    /// Makes what is missing. What is there stays as it is.
+    /// Makes what is missing, for its user and group only. What is there stays as it is.
     pub fn ensure(&self) -> io::Result<()> {
         let folders = State::ALL
             .iter()
@@ -136,7 +142,7 @@ impl Layout {
             .chain([self.artifacts()])
             .chain(OWN.iter().map(|name| self.own.join(name)));
         for folder in folders {
-            fs::create_dir_all(&folder).map_err(|error| {
+            make_folder(&folder).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
             })?;
         }
@@ -208,6 +214,14 @@ impl Layout {
     }
 }
 
+/// Makes a folder, with those above it, that others can't look into. The umask may take more.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o750)
+        .create(folder)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,6 +233,10 @@ mod tests {
         layout.ensure().unwrap();
         layout.ensure().unwrap();
         layout.check_one_file_system().unwrap();
+        for folder in [layout.handoffs(), &layout.pending(), &layout.run()] {
+            let mode = fs::metadata(folder).unwrap().mode();
+            assert_eq!(mode & 0o027, 0, "{}: {mode:o}", folder.display());
+        }
         assert!(!layout.is_taken("x"));
         fs::write(layout.record(State::Waiting, "x"), "{}").unwrap();
         assert_eq!(layout.states_of("x"), [State::Waiting]);

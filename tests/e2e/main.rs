@@ -18,6 +18,7 @@ mod boards;
 mod bounds;
 mod chain_storm;
 mod chains;
+mod confined;
 mod control;
 mod crashes;
 mod deep;

@@ -190,7 +190,7 @@ impl Beneath {
         for part in parent.split('/') {
             let mut next = rustix::fs::openat(&here, part, folder(), Mode::empty());
             if let (Err(Errno::NOENT), Some(durability)) = (&next, make) {
-                match rustix::fs::mkdirat(&here, part, Mode::from_raw_mode(0o777)) {
+                match rustix::fs::mkdirat(&here, part, Mode::from_raw_mode(0o750)) {
                     Ok(()) => durable::sync_dir(&here, durability)?,
                     Err(Errno::EXIST) => {}
                     Err(errno) => return Err(WriteError::Io(errno.into())),

@@ -22,6 +22,7 @@ pub(in crate::store) mod write;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -167,6 +168,13 @@ impl Artifacts {
     ) -> Result<Measured, WriteError> {
         let (beneath, turns) = (&self.beneath, &self.turns);
         write::write(beneath, turns, self.durability, path, bytes, replace)
+    }
+
+    /// Takes a file of this name out of a folder that is not ours and puts it in its place. False
+    /// if there is none.
+    pub fn adopt(&self, path: &RelPath, from: &File, replace: bool) -> Result<bool, WriteError> {
+        let (beneath, turns) = (&self.beneath, &self.turns);
+        write::adopt(beneath, turns, self.durability, path, from, replace)
     }
 
     /// The id that this path of this handoff has or gets: the file's stem, with a number behind

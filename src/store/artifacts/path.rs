@@ -62,6 +62,10 @@ impl RelPath {
     }
 
     /// The folder that it stands in, empty for the root, and its name there.
+    pub fn file_name(&self) -> &str {
+        self.split().1
+    }
+
     pub(super) fn split(&self) -> (&str, &str) {
         self.0.rsplit_once('/').unwrap_or(("", &self.0))
     }

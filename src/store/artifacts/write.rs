@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::hash::BuildHasher;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -79,6 +80,48 @@ pub(super) fn write(
     check(path)?;
     let _turn = turns.take(path);
     place(beneath, durability, path, bytes, replace)
+}
+
+/// Moves a file of the same name out of `from`, whoever has put it there, and makes it ours: its
+/// former owner must not change what was measured.
+pub(super) fn adopt(
+    beneath: &Beneath,
+    turns: &Turns,
+    durability: Durability,
+    path: &RelPath,
+    from: &File,
+    replace: bool,
+) -> Result<bool, WriteError> {
+    check(path)?;
+    let _turn = turns.take(path);
+    let (_, name) = path.split();
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file: File = match rustix::fs::openat(from, name, flags, Mode::empty()) {
+        Ok(file) => file.into(),
+        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::LOOP) => return Err(WriteError::Refused("is a symbolic link".to_owned())),
+        Err(errno) => return Err(WriteError::Refused(format!("can't be read: {errno}"))),
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() != 1 {
+        let why = "is no plain file with one name".to_owned();
+        return Err(WriteError::Refused(why));
+    }
+    let own = (rustix::process::geteuid(), rustix::process::getegid());
+    if metadata.uid() != own.0.as_raw() {
+        rustix::fs::fchown(&file, Some(own.0), Some(own.1)).map_err(io::Error::from)?;
+    }
+    let mode = Mode::from_raw_mode(metadata.mode() & 0o755 | 0o600);
+    rustix::fs::fchmod(&file, mode).map_err(io::Error::from)?;
+    durable::sync_file(&file, durability)?;
+    let folder = beneath.folder_of(path, Some(durability))?;
+    durable::move_between(from, &folder, name, replace).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => WriteError::Exists,
+        io::ErrorKind::IsADirectory => WriteError::Refused("is a folder".to_owned()),
+        _ => WriteError::Io(error),
+    })?;
+    durable::sync_dir(&folder, durability)?;
+    Ok(true)
 }
 
 /// Writes whatever path it is told, below what it is told. One at a time for each path.

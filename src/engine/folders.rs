@@ -1,0 +1,71 @@
+//! The folders themselves: those that are gone, and those that everybody may write to.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use crate::config::Config;
+use crate::engine::event::Event;
+use crate::engine::lock;
+use crate::engine::world::World;
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+
+/// The first folder of handoffs that everybody may write to, with what to do about it. A group
+/// may: that is how producers of other users are let in.
+pub fn shared(layout: &Layout, config: &Config) -> Option<(String, String)> {
+    if config.daemon.allow_shared {
+        return None;
+    }
+    let states = State::ALL.map(|state| layout.state(state));
+    let above = [layout.root().to_owned(), layout.handoffs().to_owned()];
+    let others = [
+        layout.control(),
+        layout.refused_control(),
+        layout.own().to_owned(),
+        layout.run(),
+        layout.audit(),
+        layout.context(),
+    ];
+    above
+        .into_iter()
+        .chain(states)
+        .chain(others)
+        .find_map(|folder| {
+            let mode = fs::metadata(&folder).ok()?.permissions().mode() & 0o7777;
+            (mode & 0o002 != 0).then(|| {
+                let folder = folder.display();
+                (
+                    format!("everybody may write to {folder} (its mode is {mode:04o})"),
+                    format!("chmod o-w {folder}, or set daemon.allow_shared = true"),
+                )
+            })
+        })
+}
+
+/// Makes missing folders again, and holds `handoffs/` if it is another one than before. Where
+/// somebody else holds that one, this daemon must go.
+pub fn mend_folders(world: &World) {
+    if let Err(error) = world.layout.ensure() {
+        tracing::warn!("a folder is gone and can't be made again: {error}");
+    }
+    let held = world.lock.lock().map(|held| held.metadata());
+    let same = match (held, std::fs::metadata(world.layout.handoffs())) {
+        (Ok(Ok(held)), Ok(now)) => (held.dev(), held.ino()) == (now.dev(), now.ino()),
+        _ => false,
+    };
+    if same {
+        return;
+    }
+    match lock::hold(&world.layout) {
+        Ok(folder) => {
+            tracing::warn!("handoffs/ was replaced; it is held again");
+            if let Ok(mut held) = world.lock.lock() {
+                *held = folder;
+            }
+        }
+        Err(error) => {
+            tracing::error!("handoffs/ was replaced, and {error}");
+            world.tell(Event::RootLost);
+        }
+    }
+}
