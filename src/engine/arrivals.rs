@@ -428,6 +428,7 @@ impl Engine {
             }
             (Diverted::Parked(_), None) => {}
             (Diverted::Again, _) => self.queue_look(name),
+            (Diverted::Fixed(why), _) => self.leave_file(&name, why),
             (Diverted::Io(error), _) => {
                 self.pause(&error);
                 let at = self.now_ms() + 1000;
@@ -435,6 +436,20 @@ impl Engine {
             }
         }
         self.reread_deferred();
+    }
+
+    pub(super) fn on_immovable(&mut self, name: &OsString, why: &'static str) {
+        self.departures -= 1;
+        self.leave_file(name, why);
+    }
+
+    /// Leaves a file that can't be moved where it is, for now. Nobody else waits for it.
+    pub(super) fn leave_file(&mut self, name: &OsString, why: &'static str) {
+        let shown = attempt::shown(name);
+        let text = format!("handoffs/pending/{shown} can't be moved: {why}");
+        self.problem(&ignored_key(name), Some(text));
+        let at = self.now_ms() + 1000;
+        self.unsettle(name, None, at);
     }
 
     /// Something could not be written: leave the disk alone for a moment.

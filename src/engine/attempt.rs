@@ -31,6 +31,8 @@ pub enum NotLaunched {
     LookAgain,
     /// The record was refused instead (its specialist is gone, it was edited); it is on its way.
     Refused,
+    /// Its file can't be moved, for this reason; nothing else is in trouble.
+    Fixed(&'static str),
     Io(String),
 }
 

@@ -31,6 +31,7 @@ use crate::protocol::request::Request;
 use crate::spool::change::Change;
 use crate::spool::claim::{self, TakeError};
 use crate::spool::commit::Finished;
+use crate::spool::look::fixed;
 use crate::spool::reject::{Rejection, free_id};
 use crate::store::audit;
 
@@ -68,7 +69,10 @@ pub fn divert(
         Ok(()) => {}
         Err(error) => {
             let outcome = match error {
-                TakeError::Io(error) => Diverted::Io(error.to_string()),
+                TakeError::Io(error) => match fixed(&world.layout.pending().join(&name)) {
+                    Some(why) => Diverted::Fixed(why),
+                    None => Diverted::Io(error.to_string()),
+                },
                 TakeError::Gone | TakeError::Changed | TakeError::Taken => Diverted::Again,
             };
             world.tell(Event::Diverted {
@@ -328,6 +332,11 @@ fn duplicate(id: &str) -> Failure {
 
 /// Sends bytes that are no request to `failed/`.
 pub fn reject(world: &World, name: &OsStr, broken: Broken) {
+    // Asked first, because to the committer it would look as if nothing could be written.
+    if let Some(why) = fixed(&world.layout.pending().join(name)) {
+        let name = name.to_owned();
+        return world.tell(Event::Immovable { name, why });
+    }
     let now = world.now();
     let mut notice = Record::admit(Map::new(), &broken.wanted, None);
     notice.set("dropped_as", name.to_string_lossy().into_owned());

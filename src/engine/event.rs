@@ -128,6 +128,11 @@ pub enum Event {
         name: OsString,
         id: Option<String>,
     },
+    /// A file that is no request can't be set aside, for this reason.
+    Immovable {
+        name: OsString,
+        why: &'static str,
+    },
     /// A file in `in-progress/` or `waiting/` that nobody had known of was dealt with.
     StrayDone {
         id: String,
@@ -150,6 +155,8 @@ pub enum Diverted {
     },
     /// Look at the name again.
     Again,
+    /// Its file can't be moved, for this reason; nothing else is in trouble.
+    Fixed(&'static str),
     Io(String),
 }
 

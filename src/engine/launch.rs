@@ -39,7 +39,7 @@ use crate::runner::slots::Slot;
 use crate::runner::vitals::Vitals;
 use crate::spool::change::Change;
 use crate::spool::claim::{self, TakeError, Taken};
-use crate::spool::look::{Identity, Looked, look, open_quietly};
+use crate::spool::look::{Identity, Looked, fixed, look, open_quietly};
 
 /// Claims the next attempt of `id` and starts it.
 pub fn launch(world: &World, id: &str, agent: &AgentName, source: Source) {
@@ -118,7 +118,8 @@ fn from_pending(
     }
     let path = world.layout.pending().join(&name);
     let keep = original(world, id, ext, syntax);
-    begin(world, record, &request, State::Pending, keep, |bytes| {
+    let from = (State::Pending, Some(path.as_path()));
+    begin(world, record, &request, from, keep, |bytes| {
         claim::from_pending(
             &world.layout,
             world.committer.spares(),
@@ -162,15 +163,22 @@ fn from_waiting(world: &World, id: &str) -> Launched {
                 return Err(again(NotLaunched::Refused));
             }
             Ok(None) => {
-                return begin(world, record, &request, State::Waiting, None, |bytes| {
-                    claim::from_waiting(
-                        &world.layout,
-                        world.committer.spares(),
-                        identity,
-                        id,
-                        bytes,
-                    )
-                })
+                return begin(
+                    world,
+                    record,
+                    &request,
+                    (State::Waiting, None),
+                    None,
+                    |bytes| {
+                        claim::from_waiting(
+                            &world.layout,
+                            world.committer.spares(),
+                            identity,
+                            id,
+                            bytes,
+                        )
+                    },
+                )
                 .map_err(again);
             }
         },
@@ -240,7 +248,7 @@ fn begin(
     world: &World,
     mut record: Record,
     request: &Request,
-    from: State,
+    (from, submission): (State, Option<&Path>),
     keep: Option<PathBuf>,
     take: impl FnOnce(&[u8]) -> Result<Taken, TakeError>,
 ) -> Result<Running, NotLaunched> {
@@ -261,7 +269,10 @@ fn begin(
         world.slots.release(slot.number);
         world.reservations().release(id);
         match error {
-            TakeError::Io(error) => NotLaunched::Io(format!("{from}/ to in-progress/: {error}")),
+            TakeError::Io(error) => match submission.and_then(fixed) {
+                Some(why) => NotLaunched::Fixed(why),
+                None => NotLaunched::Io(format!("{from}/ to in-progress/: {error}")),
+            },
             TakeError::Gone | TakeError::Changed | TakeError::Taken => NotLaunched::LookAgain,
         }
     })?;

@@ -68,6 +68,11 @@ impl Engine {
         match why {
             NotLaunched::Refused => {}
             NotLaunched::LookAgain => self.look_again(id, from),
+            NotLaunched::Fixed(why) => {
+                if let Source::Pending { ext, .. } = from {
+                    self.leave_file(&format!("{id}.{ext}").into(), why);
+                }
+            }
             NotLaunched::Io(error) => {
                 self.pause(error);
                 self.look_again(id, from);

@@ -256,6 +256,7 @@ impl Engine {
             Event::Hint(hint) => self.on_hint(hint),
             Event::Listed { folder, names } => self.on_listed(folder, names),
             Event::ListingDone { folder } => self.on_listing_done(folder),
+            Event::Immovable { name, why } => self.on_immovable(&name, why),
             Event::Shared(found) => self.on_shared(found),
             Event::Seen { name, seen } => self.on_seen(name, *seen),
             Event::Diverted { name, id, outcome } => self.on_diverted(name, id, outcome),

@@ -143,6 +143,32 @@ pub fn open_quietly(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
+/// Why a file that the folder would let go can't be moved out of it all the same: it is marked
+/// so, or it is another user's in a sticky folder. Nothing but that file is in trouble then.
+pub fn fixed(path: &Path) -> Option<&'static str> {
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    let folder = std::fs::metadata(path.parent()?).ok()?;
+    let us = rustix::process::geteuid();
+    let sticky = folder.mode() & libc::S_ISVTX != 0;
+    if sticky && !us.is_root() && ![metadata.uid(), folder.uid()].contains(&us.as_raw()) {
+        return Some("it is another user's and its folder is sticky; chmod -t the folder");
+    }
+    is_marked(path).then_some("it is marked as immutable or append-only; chattr -i -a it")
+}
+
+#[cfg(target_os = "linux")]
+fn is_marked(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let marks = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
+    statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)
+        .is_ok_and(|found| found.stx_attributes.intersects(marks))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_marked(_path: &Path) -> bool {
+    false
+}
+
 /// A read lease is granted only while nobody has the file open for writing.
 fn writer_of(file: &File) -> Writer {
     match try_lease(file, Lease::Read) {
