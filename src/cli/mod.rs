@@ -28,6 +28,7 @@ mod submit;
 mod validate;
 mod wait;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -257,6 +258,13 @@ fn usage_error(error: &clap::Error) -> ExitCode {
             .strip_prefix("error: ")
             .unwrap_or(message.trim());
         Failed::usage("USAGE", anyhow::anyhow!(message.to_owned())).print(true);
+    } else if std::env::args_os().any(|arg| style::is_hostile(&arg.to_string_lossy())) {
+        // It quotes what was written, which a script may have from somewhere.
+        let _ = write!(
+            std::io::stderr(),
+            "{}",
+            style::safe(&error.to_string(), true)
+        );
     } else {
         let _ = error.print();
     }

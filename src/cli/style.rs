@@ -25,9 +25,19 @@ pub fn safe(text: &str, lines: bool) -> String {
     shown
 }
 
+/// Whether there is something in it that [`safe`] would show as an escape.
+pub fn is_hostile(text: &str) -> bool {
+    text.chars().any(|it| it.is_control() || is_invisible(it))
+}
+
 /// Characters that change the direction or the presence of others.
 fn is_invisible(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    matches!(
+        character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// One line of at most `most` characters.
@@ -153,6 +163,10 @@ mod tests {
         assert_eq!(safe("a\u{1b}[31mb\r\0", false), "a\\u{1b}[31mb\\r\\u{0}");
         assert_eq!(safe("one\ntwo", false), "one\\ntwo");
         assert_eq!(safe("one\ntwo", true), "one\ntwo");
+        assert_eq!(
+            safe("a\u{2028}\u{61c}\u{e0041}\u{9b}", true),
+            "a\\u{2028}\\u{61c}\\u{e0041}\\u{9b}"
+        );
         assert_eq!(safe("left\u{202e}right", false), "left\\u{202e}right");
     }
 
