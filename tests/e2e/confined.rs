@@ -20,12 +20,12 @@ fn held(script: &str, keys: &[&str]) -> Root {
 
 fn hold(root: &Root, script: &str, keys: &[&str]) {
     fs::write(root.path("held.sh"), script).unwrap();
-    let mut config = "specialists.'@held'.command = ['sh', 'held.sh']\n".to_owned();
-    config += "specialists.'@held'.retry.max_retries = 0\n";
-    for key in keys {
-        config += &format!("specialists.'@held'.{key}\n");
-    }
-    root.configure(&config);
+    let usual = ["command = ['sh', 'held.sh']", "retry.max_retries = 0"];
+    let lines = usual.iter().chain(keys);
+    let lines: Vec<String> = lines
+        .map(|key| format!("specialists.'@held'.{key}"))
+        .collect();
+    root.configure(&lines.join("\n"));
 }
 
 fn chmod(path: &Path, mode: u32) {
@@ -135,9 +135,10 @@ fn what_can_not_be_applied_fails_the_attempt_and_names_the_key() {
     let limits = "rlimits = { nofile = 1073741824 }";
     for cgroups in [true, false] {
         let root = held("exit 0", &[limits]);
-        let _daemon = match cgroups {
-            true => Daemon::start(&root),
-            false => Daemon::start_without_cgroups(&root),
+        let _daemon = if cgroups {
+            Daemon::start(&root)
+        } else {
+            Daemon::start_without_cgroups(&root)
         };
         drop_for_held(&root, "x", false);
         let (record, code) = root.failed("x");
@@ -173,9 +174,10 @@ fn another_user_has_all_that_an_attempt_needs_and_no_more() {
     for cgroups in [true, false] {
         let verify = "verify = ['sh', '-c', 'cat \"$HANDOFF_ARTIFACT\" >&2; id -un >&2']";
         let root = held(NOBODY_WORKS, &["user = 'nobody'", verify]);
-        let _daemon = match cgroups {
-            true => Daemon::start(&root),
-            false => Daemon::start_without_cgroups(&root),
+        let _daemon = if cgroups {
+            Daemon::start(&root)
+        } else {
+            Daemon::start_without_cgroups(&root)
         };
         drop_for_held(&root, "x", true);
         let record = root.completed("x");

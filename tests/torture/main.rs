@@ -19,7 +19,13 @@
 mod common;
 
 mod bit_rot;
+mod canary;
+mod hostile;
+mod injection;
 mod lost_events;
 mod report;
+mod report;
+mod rivals;
 mod rivals;
 mod storm;
+mod swaps;
