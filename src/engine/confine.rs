@@ -6,7 +6,7 @@
 //! there is fetched by the daemon. Nobody else's files are near, and nothing of the root has to
 //! be opened for it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, fchown};
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Rlimits, Specialist};
 use crate::durable;
+use crate::engine::attempt::handoff_of;
 use crate::engine::users::{Account, account};
 use crate::engine::world::World;
 use crate::keeper::confine::{Confine, Limit, Owner, Rule, Sandbox};
@@ -98,8 +99,14 @@ pub fn hold(
         None => None,
     };
     let folder = world.home(&key.id, key.attempt);
-    let home = make(world, &folder, account.as_ref(), stdin, artifact)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
+    let home = make(
+        world,
+        &folder,
+        account.as_ref(),
+        stdin,
+        (artifact, handoff_of(key) != key.id),
+    )
+    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
     if let Some(account) = &account {
         for file in [&slot.stdout, &slot.stderr] {
             fchown(file, Some(account.uid), Some(account.gid))?;
@@ -126,7 +133,7 @@ fn make(
     folder: &Path,
     account: Option<&Account>,
     stdin: &Path,
-    artifact: Option<&str>,
+    (artifact, verifies): (Option<&str>, bool),
 ) -> io::Result<Home> {
     world.has_homes();
     let homes = world.layout.homes();
@@ -156,9 +163,7 @@ fn make(
         Some(Ok(path)) => {
             let copy = outcome.join(path.file_name());
             // For what verifies it: the work is in its place by then.
-            if stdin.extension() == Some(OsStr::new("stdin"))
-                && let Ok(bytes) = world.artifacts.read(&path, u64::MAX - 1)
-            {
+            if verifies && let Ok(bytes) = world.artifacts.read(&path, u64::MAX - 1) {
                 fchown(durable::create(&copy, &bytes)?, uid, gid)?;
             }
             Some(copy)

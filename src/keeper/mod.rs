@@ -54,8 +54,8 @@ pub use client::{Client, Launch, Reader, Setup};
 pub use proc::{Stray, alive_outside};
 
 const LOCK: &str = "keeper.v1.lock";
-/// What attempts create with, and so does the keeper.
-pub const UMASK: u32 = 0o027;
+/// What attempts create with at least, and so does the keeper.
+const UMASK: u32 = 0o027;
 
 const LOG: &str = "keeper.log";
 
@@ -161,8 +161,11 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
     let run_dir = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     detach_files(&run_dir)?;
     spawn::ignore_signals();
-    // Attempts inherit it: what they make is not everybody's, unless their `umask` says so.
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(UMASK));
+    // Attempts inherit it: what they make is not everybody's, unless their `umask` says so. What
+    // the daemon's own takes away stays taken.
+    let least = rustix::fs::Mode::from_raw_mode(UMASK);
+    let inherited = rustix::process::umask(least);
+    rustix::process::umask(inherited | least);
     let _ = rustix::thread::set_name(c"handoffd-keeper");
     let Some(_lock) = lock(&run_dir, &folder)? else {
         return ready.write_all(b"\n"); // another one is there
