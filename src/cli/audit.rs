@@ -168,7 +168,7 @@ fn print(global: &Global, told: &Line) -> Result<(), Failed> {
     };
     let mut words: Vec<String> = Vec::new();
     if let Some(attempt) = detail("attempt") {
-        words.push(format!("attempt {attempt}"));
+        words.push(format!("attempt {}", safe(&attempt.to_string(), false)));
     }
     for key in [
         "agent", "action", "choice", "by", "code", "message", "reason", "comment", "file",

@@ -152,7 +152,7 @@ fn text_stays_text() {
     let root = Root::with("specialists.'*'.command = ['sh', 'wild.sh']");
     fs::write(root.path("wild.sh"), SCRIPT).unwrap();
     let daemon = Daemon::start(&root);
-    let texts = times("injection", 23, TEXTS.len());
+    let texts = times("injection", 12, TEXTS.len());
     let mut ids = Vec::new();
     for (number, text) in TEXTS.iter().rev().take(texts).enumerate() {
         let text = text.replace("CANARY", canary.to_str().unwrap());
@@ -190,6 +190,7 @@ fn text_stays_text() {
         }
     }
     assert!(started > texts, "only {started} were started");
+    save_hostile_state(&root);
     look_at_all(&root, &ids, &mut row);
     assert!(!canary.exists());
     root.assert_audit_is_sound();
@@ -230,13 +231,46 @@ fn strange_variables(environ: &[u8]) -> Option<String> {
     })
 }
 
+/// A task whose every text is hostile.
+fn save_hostile_state(root: &Root) {
+    let all = TEXTS.concat();
+    let each = |key: &str, more: Value| -> Vec<Value> {
+        let texts = TEXTS.iter().map(|text| {
+            let mut entry = more.clone();
+            entry[key] = json!(text);
+            entry
+        });
+        texts.collect()
+    };
+    let state = json!({
+        "task_id": "hostile", "task_title": all, "version": 1, "source_agent": all,
+        "target_agent": all, "warnings": TEXTS,
+        "decisions_made": each("decision", json!({ "rationale": all })),
+        "blocking_issues": each("issue", json!({ "severity": "low" })),
+        "artifacts": each("artifact_type", json!({ "path": "artifacts/x", "type": all })),
+    });
+    let file = root.path("hostile-state.json");
+    fs::write(&file, state.to_string()).unwrap();
+    let saved = root.cli(&["state", "save", file.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&saved.stderr);
+    assert_eq!(saved.status.code(), Some(0), "{said}");
+}
+
 /// Shows everything in every way, and looks for what a terminal would obey.
 fn look_at_all(root: &Root, ids: &[String], row: &mut Row) {
-    let every = if is_full() { 1 } else { 17 };
+    let every = if is_full() { 1 } else { 13 };
     let mut calls: Vec<Vec<&str>> = vec![
         vec!["list", "--limit", "0"],
         vec!["status"],
-        vec!["audit"],
+        vec!["audit", "--verify"],
+        vec!["tail", "-n", "500"],
+        vec!["state", "show", "hostile"],
+        vec!["state", "summary", "hostile"],
+        vec!["state", "history", "hostile"],
+        vec!["state", "receive", "hostile"],
+        // What these two said was meant to reach the terminal.
+        vec!["logs", "c1-7"],
+        vec!["logs", "c7-7"],
         vec!["artifacts", "list"],
         vec!["check"],
         vec!["show", "no\u{1b}[31msuch"],
@@ -249,14 +283,15 @@ fn look_at_all(root: &Root, ids: &[String], row: &mut Row) {
             calls.push(vec![command, id]);
         }
     }
+    let mut as_it_is = 0;
     for call in calls {
         for terminal in [false, true] {
+            let said = said(root, &call, terminal);
+            let mut found = said.chars().find(|c| is_obeyed(*c));
             // Into a pipe, a log is as it is.
             if call[0] == "logs" && !terminal {
-                continue;
+                as_it_is += usize::from(found.take().is_some());
             }
-            let said = said(root, &call, terminal);
-            let found = said.chars().find(|c| is_obeyed(*c));
             row.tried(found.map(|found| format!("{call:?}: {found:?} in {said:?}")));
         }
         let told = said(root, &[&call[..], &["--json"]].concat(), false);
@@ -266,6 +301,7 @@ fn look_at_all(root: &Root, ids: &[String], row: &mut Row) {
         let raw = raw.filter(|_| call[0] != "logs");
         row.tried(raw.map(|found| format!("{call:?} --json: {found:?}")));
     }
+    assert!(as_it_is >= 2, "no log held what it should");
 }
 
 fn is_obeyed(character: char) -> bool {
@@ -279,8 +315,10 @@ fn is_obeyed(character: char) -> bool {
 
 /// What a call prints, both streams together.
 fn said(root: &Root, call: &[&str], terminal: bool) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_handoffd"));
+    // One of them goes on until it is stopped.
+    let mut command = Command::new("timeout");
     command
+        .args(["2", env!("CARGO_BIN_EXE_handoffd")])
         .args(call)
         .arg("--root")
         .arg(root.dir())

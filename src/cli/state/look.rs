@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Desk, store_failed};
-use crate::cli::style::{Ink, columns, ink, line, local};
+use crate::cli::style::{Ink, columns, ink, line, local, safe};
 use crate::cli::{Outcome, complete};
 use crate::policy::task::{MAX_SUMMARY_TOKENS, summary as summarize};
 use crate::protocol::task::{Change, Severity, TaskState};
@@ -31,7 +31,7 @@ pub(super) fn summary(desk: &Desk, options: &SummaryOptions) -> Outcome {
         });
         println!("{said}");
     } else {
-        println!("{text}");
+        println!("{}", safe(&text, true));
     }
     Ok(0)
 }
@@ -87,8 +87,9 @@ fn page(state: &TaskState) -> String {
             ""
         };
         let text = format!("[{}{human}] {}", issue.severity().as_str(), issue.what());
+        let text = line(&text, WIDTH);
         match issue.severity() {
-            Severity::Blocker => ink(&line(&text, WIDTH), Ink::Bad),
+            Severity::Blocker => ink(&text, Ink::Bad),
             _ => text,
         }
     });

@@ -35,7 +35,7 @@ pub(super) fn receive(desk: &Desk, options: &Options) -> Outcome {
         println!("{}", serde_json::to_string(&said)?);
         return Ok(u8::from(!valid));
     }
-    println!("{summary}");
+    println!("{}", safe(&summary, true));
     for problem in &problems {
         eprintln!("handoffd: {}", safe(problem, false));
     }
