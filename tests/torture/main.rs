@@ -24,8 +24,6 @@ mod hostile;
 mod injection;
 mod lost_events;
 mod report;
-mod report;
-mod rivals;
 mod rivals;
 mod storm;
 mod swaps;
