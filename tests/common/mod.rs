@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 pub use chaos::{Dice, ended, kill_all, kill_keeper};
 pub use daemon::Daemon;
-pub use processes::{find_keeper, is_alive, keeper, keepers, kill};
+pub use processes::{attempts, find_keeper, is_alive, keeper, keepers, kill};
 pub use team::{ask, child, children};
 
 /// How long anything may take before it counts as hanging. Generous: machines are loaded.
@@ -73,9 +73,14 @@ impl Root {
     /// A root whose configuration has these lines (`daemon.max_concurrent = 1`) besides the
     /// usual ones.
     pub fn with(config: &str) -> Self {
+        Self::within(&std::env::temp_dir(), config)
+    }
+
+    /// Like [`with`](Self::with), in a folder of the test's choice.
+    pub fn within(folder: &Path, config: &str) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("handoffd-e2e-")
-            .tempdir()
+            .tempdir_in(folder)
             .unwrap();
         let root = Self { dir };
         root.configure(config);

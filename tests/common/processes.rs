@@ -67,7 +67,7 @@ pub fn find_keeper(root: &Path) -> Option<i32> {
 }
 
 /// What runs for a root's handoffs, by the variable that each attempt is given.
-fn attempts(root: &Path) -> Vec<i32> {
+pub fn attempts(root: &Path) -> Vec<i32> {
     let wanted = [b"HANDOFF_ROOT=", root.as_os_str().as_bytes()].concat();
     let is_ours = |pid: &i32| {
         let env = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

@@ -1,0 +1,139 @@
+//! `kill -9` at every single call: before it is made, and right after it.
+//!
+//! One run counts the calls of a scenario; then each of them is a point to be killed at. The
+//! next daemon has no faults, and afterwards everything must be as if nothing had happened.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::report::{Row, is_full, times};
+use crate::scenarios::{self, Leaving, Scenario, Strict};
+use crate::tracer::{self, Call, Deed, Fault, Kind};
+
+/// How many are tried at the same time.
+const WORKERS: usize = 2;
+
+/// A kill between two reads is the same as one before both.
+pub fn changes_something(call: &Call) -> bool {
+    !matches!(call.kind, Kind::Read | Kind::List)
+}
+
+pub fn kill_at(at: usize, after: bool) -> Fault {
+    Fault {
+        deed: if after {
+            Deed::KillAfter
+        } else {
+            Deed::KillBefore
+        },
+        at,
+        stretch: 1,
+        falls_on: changes_something,
+    }
+}
+
+/// How many points a scenario has; it varies a little, as threads do.
+pub fn points_of(
+    scenario: Scenario,
+    falls_on: fn(&Call) -> bool,
+    leaving: &mut Leaving,
+) -> usize {
+    let root = scenario.root();
+    let fault = Fault {
+        deed: Deed::Count,
+        at: 0,
+        stretch: 0,
+        falls_on,
+    };
+    let ended = scenarios::traced(&root, fault);
+    assert!(ended.status.success(), "{scenario:?}: {:?}", ended.status);
+    let found = scenarios::breaches(&root, scenario, Strict::Exactly);
+    assert!(found.is_empty(), "{scenario:?} without faults: {found:#?}");
+    leaving.add(root);
+    ended.points
+}
+
+/// Spreads `count` numbers over 0..`all`.
+pub fn spread(all: usize, count: usize) -> Vec<usize> {
+    (0..count.min(all)).map(|n| n * all / count.min(all)).collect()
+}
+
+/// Does `job` for each of `work`, a few at a time; what it says of each goes into the row.
+pub fn each<T: Send + Sync>(
+    row: &mut Row,
+    work: &[T],
+    job: impl Fn(&T, &mut Leaving) -> Option<Vec<String>> + Sync,
+) {
+    let next = AtomicUsize::new(0);
+    let row = Mutex::new(row);
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                let mut leaving = Leaving::default();
+                while let Some(item) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Some(found) = job(item, &mut leaving) {
+                        for line in &found {
+                            eprintln!("{line}");
+                        }
+                        row.lock().unwrap().tried(found);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Whether faults can be tried here; if not, that is said.
+pub fn can_trace(row: &mut Row) -> bool {
+    let possible = tracer::is_possible();
+    if let Err(error) = &possible {
+        eprintln!("nothing was tried: a process can't be traced here ({error})");
+        row.note(format!("a process can't be traced here: {error}"));
+    }
+    possible.is_ok()
+}
+
+#[test]
+fn a_daemon_that_is_killed_at_any_call_loses_and_doubles_nothing() {
+    let mut row = Row::new("kill -9 before and after every call");
+    if !can_trace(&mut row) {
+        return row.finish();
+    }
+    let mut work = Vec::new();
+    let mut note = Vec::new();
+    let mut leaving = Leaving::default();
+    for scenario in scenarios::ALL {
+        let points = points_of(scenario, changes_something, &mut leaving);
+        note.push(format!("{scenario:?}: {points} points"));
+        let both = |at: usize| [(scenario, at + 1, false), (scenario, at + 1, true)];
+        if is_full() {
+            work.extend((0..points).flat_map(both));
+        } else {
+            work.extend(spread(points, 6).into_iter().flat_map(both));
+        }
+    }
+    let rounds = times("kill_points", 1, 20);
+    for _ in 0..rounds {
+        each(&mut row, &work, one_kill);
+    }
+    row.note(note.join(", "));
+    row.finish();
+}
+
+/// None if the daemon ended before it came to the point.
+fn one_kill(
+    (scenario, at, after): &(Scenario, usize, bool),
+    leaving: &mut Leaving,
+) -> Option<Vec<String>> {
+    let root = scenario.root();
+    let ended = scenarios::traced(&root, kill_at(*at, *after));
+    let struck = ended.struck?;
+    let mut found: Vec<String> = scenarios::undisturbed(&root).into_iter().collect();
+    found.extend(scenarios::breaches(&root, *scenario, Strict::Exactly));
+    let when = if *after { "after" } else { "before" };
+    let place = format!("{scenario:?}, killed {when} call {at}, {struck}");
+    if !found.is_empty() {
+        scenarios::keep(&root, &place);
+    }
+    leaving.add(root);
+    Some(found.into_iter().map(|what| format!("{place}: {what}")).collect())
+}
