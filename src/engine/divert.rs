@@ -12,7 +12,7 @@ use crate::engine::effects::{Decided, has_effects};
 use crate::engine::event::{Diverted, Event};
 use crate::engine::intake::{Broken, Submission};
 use crate::engine::parked::Parked;
-use crate::engine::story::transition;
+use crate::engine::story::{refusal_line, transition};
 use crate::engine::world::World;
 use crate::policy::complete::{complete, not_starting};
 use crate::policy::follow::after_success;
@@ -33,7 +33,6 @@ use crate::spool::claim::{self, TakeError};
 use crate::spool::commit::Finished;
 use crate::spool::look::fixed;
 use crate::spool::reject::{Rejection, free_id};
-use crate::store::audit;
 
 /// Where a submission that does not run goes.
 #[derive(Debug)]
@@ -341,19 +340,14 @@ pub fn reject(world: &World, name: &OsStr, broken: Broken) {
     let mut notice = Record::admit(Map::new(), &broken.wanted, None);
     notice.set("dropped_as", name.to_string_lossy().into_owned());
     fail(&mut notice, &broken.told, 0, now.wall);
+    let line = refusal_line(&notice, &broken.wanted, now.wall);
     let rejection = Rejection {
         source: world.layout.pending().join(name),
         identity: broken.identity,
-        wanted: broken.wanted.clone(),
+        wanted: broken.wanted,
         notice,
         id: String::new(),
     };
-    let line = audit::Event::new(now.wall, "refused")
-        .about(broken.wanted)
-        .with("to", State::Failed.status())
-        .with("file", name.to_string_lossy().into_owned())
-        .with("code", broken.told.code.as_str())
-        .with("message", broken.told.message);
     let events = world.events.clone();
     let name = name.to_owned();
     world.committer.submit(

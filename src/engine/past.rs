@@ -6,10 +6,14 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use crate::clock::Wall;
+use crate::engine::story::REFUSED;
 use crate::engine::world::World;
 use crate::keeper::wire::{Held, Key};
 use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
 use crate::spool::claim::{Origin, parse_claim_name};
 use crate::store::audit::Line;
 
@@ -29,6 +33,8 @@ pub struct Past {
     pub told: HashSet<(String, u64)>,
     /// Ids that the log or the keeper speaks of.
     pub known: HashSet<String>,
+    /// The last refusal of bytes under each id.
+    pub refusals: HashMap<String, Wall>,
     /// What happened before this moment may be told further back than was read.
     pub told_since: Option<Wall>,
     /// This is a start: a decided record may not have been moved yet. Later on, one that says
@@ -83,6 +89,11 @@ impl Past {
         };
         let unended = told.iter().filter(|(id, _)| is_open(id)).cloned().collect();
         let _ = world.told_before.set(unended);
+        let refusals = recent
+            .iter()
+            .filter(|line| line.event == REFUSED)
+            .filter_map(|line| Some((line.handoff_id.clone()?, line.at)))
+            .collect();
         let attempts: HashMap<Key, Held> = held
             .into_iter()
             .map(|held| (held.key.clone(), held))
@@ -96,9 +107,18 @@ impl Past {
             claims,
             told,
             known,
+            refusals,
             told_since: recent.first().map(|line| line.at),
             at_start: true,
         })
+    }
+
+    /// Whether the log tells of this very refusal, and not of an earlier one under that id.
+    pub fn has_told_refusal(&self, id: &str, notice: &Record) -> bool {
+        let failed_at = notice.doc.get("failed_at").and_then(Value::as_str);
+        let failed_at = failed_at.and_then(Wall::parse);
+        let told_at = self.refusals.get(id);
+        told_at.is_some_and(|told_at| failed_at.is_none_or(|failed_at| *told_at >= failed_at))
     }
 
     /// Attempts that no record in `in-progress/` has claimed.

@@ -1,6 +1,8 @@
 //! Files in `in-progress/` or `waiting/` that are no records of ours: made into one, or set
 //! aside.
 
+use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
@@ -8,9 +10,10 @@ use serde_json::{Map, Value};
 use crate::engine::divert::{Destination, apply, destination, refused};
 use crate::engine::event::Event;
 use crate::engine::moves::write;
+use crate::engine::past::Past;
 use crate::engine::receive::{needs, receipt};
 use crate::engine::recovery::Found;
-use crate::engine::story::transition;
+use crate::engine::story::refusal_line;
 use crate::engine::world::World;
 use crate::policy::intake::{Plan, plan};
 use crate::policy::next::{fail, refusal};
@@ -27,6 +30,7 @@ use crate::spool::change::Change;
 use crate::spool::look::Identity;
 use crate::spool::recover::Stands;
 use crate::spool::reject::Rejection;
+use crate::store::audit;
 
 /// A file that was found.
 pub struct File<'a> {
@@ -144,13 +148,19 @@ pub fn reject(world: &World, source: PathBuf, identity: Identity, id: &str, why:
     );
     let mut notice = Record::admit(Map::<String, Value>::new(), id, None);
     fail(&mut notice, &told, 0, now.wall);
-    reject_as(world, source, identity, id, notice);
+    let line = refusal_line(&notice, id, now.wall);
+    reject_as(world, source, identity, id, notice, vec![line]);
 }
 
-/// Sends bytes to `failed/` with a notice that is written already.
-pub fn reject_as(world: &World, source: PathBuf, identity: Identity, id: &str, notice: Record) {
-    let (from, to) = (State::Waiting, State::Failed);
-    let line = transition(&notice, id, "refused", from, to, world.now().wall);
+/// Sends bytes to `failed/` with a notice that is written already, and says so with `lines`.
+pub fn reject_as(
+    world: &World,
+    source: PathBuf,
+    identity: Identity,
+    id: &str,
+    notice: Record,
+    lines: Vec<audit::Event>,
+) {
     let wanted = id.to_owned();
     let rejection = Rejection {
         source,
@@ -162,7 +172,47 @@ pub fn reject_as(world: &World, source: PathBuf, identity: Identity, id: &str, n
     let (events, id) = (world.events.clone(), id.to_owned());
     world
         .committer
-        .submit(Change::Reject(Box::new(rejection)), vec![line], move |_| {
+        .submit(Change::Reject(Box::new(rejection)), lines, move |_| {
             let _ = events.send(Event::Unmoved { id });
         });
+}
+
+/// Goes on with files that were being rejected.
+pub fn finish_rejections(world: &World, past: &Past) -> io::Result<()> {
+    let entries = fs::read_dir(world.layout.rejecting())?;
+    let paths: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<_>>()?;
+    let is_bytes = |path: &&PathBuf| path.extension().is_some_and(|ext| ext == "rejected");
+    // Before any of the others goes on, and its notice leaves by itself.
+    for path in paths.iter().filter(|path| !is_bytes(path)) {
+        // A notice whose bytes never came: they are still where they were.
+        if fs::symlink_metadata(path.with_extension("rejected")).is_err() {
+            fs::remove_file(path)?;
+        }
+    }
+    for path in paths.iter().filter(is_bytes).cloned() {
+        let id = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let identity = Identity::at(&path)?;
+        match Rejection::drafted(&path, identity) {
+            Some(notice) => {
+                let lines = if past.has_told_refusal(&id, &notice) {
+                    Vec::new()
+                } else {
+                    vec![refusal_line(&notice, &id, world.now().wall).with("recovered", true)]
+                };
+                reject_as(world, path, identity, &id, notice, lines);
+            }
+            // Its line came before its notice.
+            None => match Rejection::noticed(&world.layout, &id, identity) {
+                Some(notice) => reject_as(world, path, identity, &id, notice, Vec::new()),
+                None => reject(world, path, identity, &id, "it was being set aside"),
+            },
+        }
+    }
+    Ok(())
 }

@@ -17,7 +17,7 @@ use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
 use crate::engine::past::{Claim, Past};
-use crate::engine::readmit::{File, readmit, reject, reject_as};
+use crate::engine::readmit::{File, readmit, reject};
 use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Held, Key};
@@ -35,7 +35,6 @@ use crate::spool::change::Change;
 use crate::spool::claim::Origin;
 use crate::spool::look::{Identity, Looked, look};
 use crate::spool::recover::{Action, Attempt, Stands, decide};
-use crate::spool::reject::Rejection;
 
 /// What one file turned out to be.
 #[derive(Debug)]
@@ -416,35 +415,6 @@ fn running(
         verify: None,
         record,
     })
-}
-
-/// Goes on with files that were being rejected.
-pub fn finish_rejections(world: &World) -> io::Result<()> {
-    let entries = fs::read_dir(world.layout.rejecting())?;
-    let paths: Vec<PathBuf> = entries
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<io::Result<_>>()?;
-    let is_bytes = |path: &&PathBuf| path.extension().is_some_and(|ext| ext == "rejected");
-    // Before any of the others goes on, and its notice leaves by itself.
-    for path in paths.iter().filter(|path| !is_bytes(path)) {
-        // A notice whose bytes never came: they are still where they were.
-        if fs::symlink_metadata(path.with_extension("rejected")).is_err() {
-            fs::remove_file(path)?;
-        }
-    }
-    for path in paths.iter().filter(is_bytes).cloned() {
-        let id = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let identity = Identity::at(&path)?;
-        match Rejection::drafted(&path, identity) {
-            Some(notice) => reject_as(world, path, identity, &id, notice),
-            None => reject(world, path, identity, &id, "it was being set aside"),
-        }
-    }
-    Ok(())
 }
 
 /// Claims whose file never left `pending/`, or has gone on already: only their leftovers stay.

@@ -24,7 +24,8 @@ use crate::engine::lock;
 use crate::engine::observer::{Observer, Told};
 use crate::engine::parked::Lot;
 use crate::engine::past::Past;
-use crate::engine::recovery::{Found, finish_rejections, recover_one, sweep_claims};
+use crate::engine::readmit::finish_rejections;
+use crate::engine::recovery::{Found, recover_one, sweep_claims};
 use crate::engine::world::{Workers, World};
 use crate::engine::{Busy, Engine};
 use crate::keeper::start_time;
@@ -300,7 +301,7 @@ impl Engine {
         let config = world.config();
         world.committer.spares().clear()?;
         let mut past = Past::gather(&world, held, recent)?;
-        finish_rejections(&world)?;
+        finish_rejections(&world, &past)?;
         for folder in [State::InProgress, State::Waiting] {
             for id in scan::record_ids(&world.layout.state(folder))? {
                 match recover_one(&world, folder, &id, &mut past) {

@@ -5,6 +5,9 @@ use crate::protocol::record::Record;
 use crate::protocol::view::View;
 use crate::store::audit;
 
+/// What a refusal is called in the log.
+pub const REFUSED: &str = "refused";
+
 /// One audit line for one move of a record.
 pub fn transition(
     record: &Record,
@@ -38,4 +41,19 @@ pub fn transition(
         line = line.with("waiting", waiting.clone());
     }
     line
+}
+
+/// One audit line for bytes that are no request. Which id their notice gets is settled when they
+/// are set apart.
+pub fn refusal_line(notice: &Record, id: &str, at: crate::clock::Wall) -> audit::Event {
+    let error = notice.doc.get("error");
+    let of_error = |key: &str| error.and_then(|error| error.get(key)).cloned();
+    let mut line = audit::Event::new(at, REFUSED)
+        .about(id)
+        .with("to", State::Failed.status());
+    if let Some(name) = notice.doc.get("dropped_as") {
+        line = line.with("file", name.clone());
+    }
+    line.with("code", of_error("code").unwrap_or_default())
+        .with("message", of_error("message").unwrap_or_default())
 }

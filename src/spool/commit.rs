@@ -232,7 +232,12 @@ impl Worker {
                     job.step = Step::Skipped;
                     return Ok(None);
                 }
-                set => set.transpose(),
+                set => {
+                    for event in &mut job.events {
+                        event.handoff_id = Some(rejection.id.clone());
+                    }
+                    set.transpose()
+                }
             },
             Change::Note | Change::Move { .. } => None,
         };

@@ -119,10 +119,15 @@ impl Rejection {
     }
 
     fn is_ours(&self, layout: &Layout, id: &str) -> bool {
-        fs::read(layout.record(State::Failed, id))
+        Self::noticed(layout, id, self.identity).is_some()
+    }
+
+    /// The notice in `failed/` under this id, if it is about these very bytes.
+    pub fn noticed(layout: &Layout, id: &str, identity: Identity) -> Option<Record> {
+        let bytes = fs::read(layout.record(State::Failed, id)).ok()?;
+        Record::read(&bytes)
             .ok()
-            .and_then(|bytes| Record::read(&bytes).ok())
-            .is_some_and(|notice| notice.meta.rejected == Some(mark(self.identity)))
+            .filter(|notice| notice.meta.rejected == Some(mark(identity)))
     }
 
     fn notice(&self, layout: &Layout) -> Vec<u8> {

@@ -32,11 +32,7 @@ pub fn kill_at(at: usize, after: bool) -> Fault {
 }
 
 /// How many points a scenario has; it varies a little, as threads do.
-pub fn points_of(
-    scenario: Scenario,
-    falls_on: fn(&Call) -> bool,
-    leaving: &mut Leaving,
-) -> usize {
+pub fn points_of(scenario: Scenario, falls_on: fn(&Call) -> bool, leaving: &mut Leaving) -> usize {
     let root = scenario.root();
     let fault = Fault {
         deed: Deed::Count,
@@ -54,7 +50,9 @@ pub fn points_of(
 
 /// Spreads `count` numbers over 0..`all`.
 pub fn spread(all: usize, count: usize) -> Vec<usize> {
-    (0..count.min(all)).map(|n| n * all / count.min(all)).collect()
+    (0..count.min(all))
+        .map(|n| n * all / count.min(all))
+        .collect()
 }
 
 /// Does `job` for each of `work`, a few at a time; what it says of each goes into the row.
@@ -135,5 +133,10 @@ fn one_kill(
         scenarios::keep(&root, &place);
     }
     leaving.add(root);
-    Some(found.into_iter().map(|what| format!("{place}: {what}")).collect())
+    Some(
+        found
+            .into_iter()
+            .map(|what| format!("{place}: {what}"))
+            .collect(),
+    )
 }

@@ -362,7 +362,10 @@ fn endings(root: &Root, ids: &[String]) -> Vec<String> {
         let Ok(text) = fs::read_to_string(root.path("audit").join(name)) else {
             continue;
         };
-        lines.extend(text.lines().filter_map(|line| serde_json::from_str(line).ok()));
+        lines.extend(
+            text.lines()
+                .filter_map(|line| serde_json::from_str(line).ok()),
+        );
     }
     for id in ids {
         let ends = lines.iter().filter(|line| {
@@ -371,7 +374,10 @@ fn endings(root: &Root, ids: &[String]) -> Vec<String> {
         });
         let ends: Vec<&Value> = ends.collect();
         if ends.len() != 1 {
-            found.push(format!("{id} ended {} times by the log: {ends:?}", ends.len()));
+            found.push(format!(
+                "{id} ended {} times by the log: {ends:?}",
+                ends.len()
+            ));
         }
     }
     let ended: usize = ["completed", "failed"]
@@ -392,16 +398,19 @@ fn artifacts(root: &Root, scenario: Scenario, strict: Strict) -> Vec<String> {
     }
     let mut found = Vec::new();
     let registry = fs::read_to_string(root.path("artifacts/registry.jsonl")).unwrap_or_default();
-    let whole = registry
-        .lines()
-        .filter(|line| serde_json::from_str::<Value>(line).is_ok_and(|line| line["path"].is_string()));
+    let whole = registry.lines().filter(|line| {
+        serde_json::from_str::<Value>(line).is_ok_and(|line| line["path"].is_string())
+    });
     if whole.count() != 1 {
         found.push(format!("the registry has {registry:?}"));
     }
     let bytes = fs::read(root.path("artifacts/a.json")).unwrap_or_default();
     let made: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     if made != json!({ "made": "whole" }) {
-        found.push(format!("the artifact is {:?}", String::from_utf8_lossy(&bytes)));
+        found.push(format!(
+            "the artifact is {:?}",
+            String::from_utf8_lossy(&bytes)
+        ));
     }
     let mut names = root.names("artifacts");
     names.retain(|name| name != "a.json" && name != "registry.jsonl" && !name.ends_with(".lock"));
@@ -418,7 +427,11 @@ pub struct Leaving(VecDeque<(Instant, Root)>);
 impl Leaving {
     pub fn add(&mut self, root: Root) {
         self.0.push_back((Instant::now(), root));
-        while self.0.front().is_some_and(|(since, _)| since.elapsed() > LEAVING) {
+        while self
+            .0
+            .front()
+            .is_some_and(|(since, _)| since.elapsed() > LEAVING)
+        {
             self.0.pop_front();
         }
     }
@@ -436,6 +449,10 @@ impl Drop for Leaving {
 pub fn keep(root: &Root, name: &str) {
     if let Some(folder) = std::env::var_os("TORTURE_KEEP") {
         let to = Path::new(&folder).join(name.replace([' ', '/'], "-"));
-        let _ = Command::new("cp").arg("-a").arg(root.dir()).arg(to).status();
+        let _ = Command::new("cp")
+            .arg("-a")
+            .arg(root.dir())
+            .arg(to)
+            .status();
     }
 }

@@ -124,4 +124,3 @@ fn describe(tid: i32, number: u64, args: &[u64; 6]) -> Option<(&'static str, Kin
         _ => return None,
     })
 }
-

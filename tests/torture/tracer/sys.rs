@@ -43,8 +43,7 @@ pub fn let_be_traced() -> io::Result<()> {
 
 /// Threads are followed. Processes are not: whoever the tracee starts is left alone.
 pub fn follow_threads(pid: i32) -> io::Result<()> {
-    let options =
-        libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
+    let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
     let options = usize::try_from(options).map_err(io::Error::other)?;
     ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options).map(drop)
 }
