@@ -1,5 +1,6 @@
 //! `handoffd run`: the daemon, in the foreground.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -62,24 +63,29 @@ fn own_program() -> PathBuf {
 }
 
 fn greet(layout: &Layout, config: &Config, watching: &str, drain: bool) {
-    eprintln!(
+    // What can't be printed must not stop the daemon: stderr may be a file on a full disk.
+    let mut stderr = std::io::stderr().lock();
+    let mut say = |line: String| drop(writeln!(stderr, "{line}"));
+    say(format!(
         "handoffd {} on {}",
         env!("CARGO_PKG_VERSION"),
         layout.root().display()
-    );
+    ));
     let agents: Vec<String> = config.specialists.keys().map(ToString::to_string).collect();
     if agents.is_empty() {
-        eprintln!("  no specialist is configured: add one to handoffd.toml, then send SIGHUP");
+        say("  no specialist is configured: add one to handoffd.toml, then send SIGHUP".to_owned());
     } else {
-        eprintln!("  specialists: {}", agents.join(", "));
+        say(format!("  specialists: {}", agents.join(", ")));
     }
     if drain {
-        eprintln!("  working off what is there");
+        say("  working off what is there".to_owned());
     } else {
-        eprintln!(
+        say(format!(
             "  drop requests into {}/<id>.json",
             layout.pending().display()
-        );
-        eprintln!("  outcomes appear in completed/ and failed/ beside it ({watching})");
+        ));
+        say(format!(
+            "  outcomes appear in completed/ and failed/ beside it ({watching})"
+        ));
     }
 }

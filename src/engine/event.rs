@@ -123,6 +123,8 @@ pub enum Event {
         id: String,
         needs: Needs,
     },
+    /// An id was looked for that was not where it was thought to be, and what was found is told.
+    Rechecked,
     /// A file that is no request was set aside, under this id if it was still there.
     Rejected {
         name: OsString,

@@ -158,7 +158,7 @@ pub struct Engine {
     running: HashMap<String, Running>,
     lot: Lot,
     busy: HashMap<String, Busy>,
-    /// Looks at dependencies that are on their way.
+    /// Looks at dependencies, and for ids that were not where they should be, on their way.
     checks: usize,
     /// Rejections and duplicates on their way: files that are nobody's id.
     departures: usize,
@@ -283,6 +283,7 @@ impl Engine {
             Event::Moved { id, to, parked } => self.on_moved(&id, to, parked),
             Event::Unmoved { id } => self.on_unmoved(id),
             Event::DependencyStates { id, needs } => self.on_dependency_states(&id, &needs),
+            Event::Rechecked => self.checks -= 1,
             Event::StrayDone { id, found } => self.on_stray(&id, *found),
             Event::Reloaded(config) => self.on_reloaded(config),
             Event::Trouble(trouble) => self.on_trouble(trouble),

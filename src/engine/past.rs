@@ -37,6 +37,8 @@ pub struct Past {
     pub refusals: HashMap<String, Wall>,
     /// What happened before this moment may be told further back than was read.
     pub told_since: Option<Wall>,
+    /// The last lines of the log by what they are about, in order.
+    pub recent: HashMap<String, Vec<Line>>,
     /// This is a start: a decided record may not have been moved yet. Later on, one that says
     /// where it goes and stands elsewhere was put there by hand.
     pub at_start: bool,
@@ -89,6 +91,12 @@ impl Past {
         };
         let unended = told.iter().filter(|(id, _)| is_open(id)).cloned().collect();
         let _ = world.told_before.set(unended);
+        let mut by_id: HashMap<String, Vec<Line>> = HashMap::new();
+        for line in recent {
+            if let Some(id) = &line.handoff_id {
+                by_id.entry(id.clone()).or_default().push(line.clone());
+            }
+        }
         let refusals = recent
             .iter()
             .filter(|line| line.event == REFUSED)
@@ -109,6 +117,7 @@ impl Past {
             known,
             refusals,
             told_since: recent.first().map(|line| line.at),
+            recent: by_id,
             at_start: true,
         })
     }

@@ -198,7 +198,7 @@ pub fn finish_rejections(world: &World, past: &Past) -> io::Result<()> {
             .to_string_lossy()
             .into_owned();
         let identity = Identity::at(&path)?;
-        match Rejection::drafted(&path, identity) {
+        match Rejection::drafted(&path, identity)? {
             Some(notice) => {
                 let lines = if past.has_told_refusal(&id, &notice) {
                     Vec::new()
@@ -208,7 +208,7 @@ pub fn finish_rejections(world: &World, past: &Past) -> io::Result<()> {
                 reject_as(world, path, identity, &id, notice, lines);
             }
             // Its line came before its notice.
-            None => match Rejection::noticed(&world.layout, &id, identity) {
+            None => match Rejection::noticed(&world.layout, &id, identity)? {
                 Some(notice) => reject_as(world, path, identity, &id, notice, Vec::new()),
                 None => reject(world, path, identity, &id, "it was being set aside"),
             },

@@ -88,6 +88,11 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
     } else {
         Stands::of(Record::document(&bytes), past.known.contains(id))
     };
+    if let Stands::Ours(record) = &stands {
+        let lines = past.recent.remove(id).unwrap_or_default();
+        let told = world.committer.told();
+        told.remember(&lines, id, record.meta.revision);
+    }
     let (fact, held) = attempt_of(world, &stands, id, past);
     let has_leftover = claim
         .as_ref()

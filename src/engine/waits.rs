@@ -243,6 +243,7 @@ impl Engine {
 
     /// Finds out where an id stands that is not where it was thought to be.
     pub(super) fn recheck(&mut self, id: String) {
+        self.checks += 1;
         self.readers.run(move |world| {
             let named = |path: &std::path::Path| path.file_name().map(|name| vec![name.to_owned()]);
             if let Some(names) = world.layout.submission(&id).and_then(|path| named(&path)) {
@@ -260,6 +261,7 @@ impl Engine {
                     world.tell(Event::Listed { folder, names });
                 }
             }
+            world.tell(Event::Rechecked);
         });
     }
 

@@ -40,7 +40,9 @@ fn filter() -> EnvFilter {
 fn to_stderr(format: LogFormat) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter())
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // It would complain on stderr, and panic where that is what can't be written.
+        .log_internal_errors(false);
     match format {
         LogFormat::Human => {
             let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();

@@ -23,6 +23,7 @@ use crate::spool::change::Change;
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, open_quietly};
 use crate::spool::spare::Spares;
+use crate::spool::told::Told;
 use crate::store::audit::{AuditLog, Event};
 
 /// How long to leave a disk alone that refused something.
@@ -43,6 +44,7 @@ pub enum Finished {
 pub struct Committer {
     jobs: Sender<Job>,
     spares: Spares,
+    told: Told,
 }
 
 impl Committer {
@@ -56,6 +58,7 @@ impl Committer {
     ) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let (jobs, inbox) = channel();
         let spares = Spares::new(&layout.spares());
+        let told = Told::default();
         let mut worker = Worker {
             layout,
             audit,
@@ -64,13 +67,26 @@ impl Committer {
             troubled: false,
             aside: 0,
             spares: spares.clone(),
+            told: told.clone(),
             syncers: durable::Syncers::start()?,
             pace: Pace::default(),
         };
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
             .spawn(move || worker.run(&inbox))?;
-        Ok((Self { jobs, spares }, thread))
+        Ok((
+            Self {
+                jobs,
+                spares,
+                told,
+            },
+            thread,
+        ))
+    }
+
+    /// Lines that are not to be written again.
+    pub fn told(&self) -> &Told {
+        &self.told
     }
 
     /// Temporary files to use again.
@@ -103,6 +119,7 @@ struct Worker {
     troubled: bool,
     aside: u64,
     spares: Spares,
+    told: Told,
     syncers: durable::Syncers,
     pace: Pace,
 }
@@ -254,7 +271,8 @@ impl Worker {
         let mut events = Vec::new();
         for (job, ready) in jobs.iter().zip(ready) {
             if *ready && job.step == Step::New {
-                events.extend(job.events.iter().cloned());
+                let untold = job.events.iter().filter(|event| !self.told.knows(event));
+                events.extend(untold.cloned());
             }
         }
         // An empty batch still syncs: the last one may have failed to.

@@ -15,3 +15,4 @@ pub mod recover;
 pub mod reject;
 pub mod scan;
 pub mod spare;
+pub mod told;

@@ -34,6 +34,16 @@ fn mark(identity: Identity) -> String {
     format!("{}:{}:{}", identity.device, identity.inode, identity.size)
 }
 
+/// The notice at `path`, if there is one and it is about these very bytes.
+fn read_notice(path: &Path, identity: Identity) -> io::Result<Option<Record>> {
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read?,
+    };
+    let notice = Record::read(&bytes).ok();
+    Ok(notice.filter(|notice| notice.meta.rejected == Some(mark(identity))))
+}
+
 impl Rejection {
     pub fn from_folder(&self) -> PathBuf {
         self.source.parent().unwrap_or(Path::new(".")).to_owned()
@@ -53,11 +63,8 @@ impl Rejection {
     }
 
     /// The reason that an earlier start had written down for bytes in `rejecting/`.
-    pub fn drafted(apart: &Path, identity: Identity) -> Option<Record> {
-        let bytes = fs::read(apart.with_extension("json")).ok()?;
-        Record::read(&bytes)
-            .ok()
-            .filter(|notice| notice.meta.rejected == Some(mark(identity)))
+    pub fn drafted(apart: &Path, identity: Identity) -> io::Result<Option<Record>> {
+        read_notice(&apart.with_extension("json"), identity)
     }
 
     /// Settles the id, writes the notice, and moves the bytes out of sight of intake. The
@@ -119,15 +126,12 @@ impl Rejection {
     }
 
     fn is_ours(&self, layout: &Layout, id: &str) -> bool {
-        Self::noticed(layout, id, self.identity).is_some()
+        matches!(Self::noticed(layout, id, self.identity), Ok(Some(_)))
     }
 
     /// The notice in `failed/` under this id, if it is about these very bytes.
-    pub fn noticed(layout: &Layout, id: &str, identity: Identity) -> Option<Record> {
-        let bytes = fs::read(layout.record(State::Failed, id)).ok()?;
-        Record::read(&bytes)
-            .ok()
-            .filter(|notice| notice.meta.rejected == Some(mark(identity)))
+    pub fn noticed(layout: &Layout, id: &str, identity: Identity) -> io::Result<Option<Record>> {
+        read_notice(&layout.record(State::Failed, id), identity)
     }
 
     fn notice(&self, layout: &Layout) -> Vec<u8> {

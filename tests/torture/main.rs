@@ -20,10 +20,12 @@ mod common;
 
 mod bit_rot;
 mod canary;
+mod errors;
 mod hostile;
 mod injection;
 mod kill_points;
 mod lost_events;
+mod nested;
 mod report;
 mod rivals;
 mod scenarios;

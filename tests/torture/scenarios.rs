@@ -7,11 +7,13 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::common::{Root, attempts, orders, with};
+use crate::common::{Root, attempts, kill, orders, with};
 use crate::tracer::{self, Deed, Ended, Fault, Kind};
 
 /// The keeper leaves a root that has nothing for it after one second.
@@ -178,15 +180,19 @@ fn memory() -> PathBuf {
     }
 }
 
-fn drain(root: &Root) -> Command {
+fn daemon(root: &Root, more: &[&str]) -> Command {
     let logs = root.path("daemon-log");
     fs::create_dir_all(&logs).unwrap();
     let number = fs::read_dir(&logs).unwrap().count();
     let log = File::create(logs.join(format!("{number:02}.log"))).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_handoffd"));
+    // A full run may name a daemon that was built for speed.
+    let program = std::env::var_os("TORTURE_DAEMON");
+    let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_handoffd").into());
+    let mut command = Command::new(program);
     command
-        .args(["run", "--drain", "--root"])
+        .args(["run", "--root"])
         .arg(root.dir())
+        .args(more)
         .env("HANDOFFD_LOG", "debug")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -196,12 +202,51 @@ fn drain(root: &Root) -> Command {
 
 /// A daemon that works off what is there, with a fault in it.
 pub fn traced(root: &Root, fault: Fault) -> Ended {
-    tracer::run(&mut drain(root), root.dir(), fault).unwrap()
+    tracer::run(&mut daemon(root, &["--drain"]), root.dir(), fault).unwrap()
+}
+
+/// A daemon with a fault in it that is stopped when all has ended, and must come to that by
+/// itself.
+pub fn traced_to_the_end(root: &Root, scenario: Scenario, fault: Fault) -> Ended {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = |pid: i32| {
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) && !has_ended(root, scenario) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                if !over.load(Ordering::Relaxed) {
+                    kill(pid, Signal::TERM);
+                }
+            });
+        };
+        let ended = tracer::run_watched(&mut daemon(root, &[]), root.dir(), fault, watch);
+        over.store(true, Ordering::Relaxed);
+        ended.unwrap()
+    })
+}
+
+fn has_ended(root: &Root, scenario: Scenario) -> bool {
+    let is_empty = |folder: &str| {
+        let entries = fs::read_dir(root.path("handoffs").join(folder));
+        entries.is_ok_and(|mut entries| entries.next().is_none())
+    };
+    let ends = |expected: &Expected| {
+        let ends = ["completed", "failed"];
+        ends.iter().any(|end| root.state(end, expected.id).exists())
+    };
+    scenario.expected().iter().all(ends)
+        && ["pending", "in-progress", "waiting"]
+            .into_iter()
+            .all(is_empty)
+        && fs::read_dir(root.path(".handoffd/rejecting"))
+            .is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// A daemon that works off what is there, undisturbed. What is wrong with how it ended.
 pub fn undisturbed(root: &Root) -> Option<String> {
-    let mut child = drain(root).spawn().unwrap();
+    let mut child = daemon(root, &["--drain"]).spawn().unwrap();
     let begun = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
@@ -257,6 +302,10 @@ pub fn breaches(root: &Root, scenario: Scenario, strict: Strict) -> Vec<String> 
     found.extend(leftovers(root));
     found.extend(endings(root, &ids));
     found.extend(artifacts(root, scenario, strict));
+    match handoffd::inspect::deep::examine_root(root.dir()) {
+        Ok(report) => found.extend(report.breaches.iter().map(|breach| format!("{breach:?}"))),
+        Err(error) => found.push(format!("check --deep: {error}")),
+    }
     let alive = attempts(root.dir());
     if !alive.is_empty() {
         found.push(format!("processes of attempts are alive: {alive:?}"));

@@ -85,10 +85,21 @@ pub fn is_possible() -> io::Result<()> {
 
 /// Runs the command to its end, or to the fault's.
 pub fn run(command: &mut Command, root: &Path, fault: Fault) -> io::Result<Ended> {
+    run_watched(command, root, fault, |_| {})
+}
+
+/// Like [`run`]; `begun` is told the process when there is one.
+pub fn run_watched(
+    command: &mut Command,
+    root: &Path,
+    fault: Fault,
+    begun: impl FnOnce(i32),
+) -> io::Result<Ended> {
     // SAFETY: only a system call between fork and exec.
     unsafe { command.pre_exec(sys::let_be_traced) };
     let child = command.spawn()?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    begun(pid);
     let (done, ended) = channel::<()>();
     let watch = std::thread::spawn(move || {
         let hung = ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
