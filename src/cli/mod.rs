@@ -179,11 +179,12 @@ impl Failed {
                 let detail = self.detail.iter().cloned();
                 map.extend(detail.map(|(key, value)| (key.to_owned(), value)));
             }
-            println!("{}", json!({ "error": error }));
+            let _ = writeln!(std::io::stdout(), "{}", json!({ "error": error }));
         } else {
             // It may quote a file's name or what a record says.
             let text = format!("{:#}", self.error);
-            eprintln!("handoffd: {}", style::safe(&text, true));
+            // The exit code says it too, where this can't be written.
+            let _ = writeln!(std::io::stderr(), "handoffd: {}", style::safe(&text, true));
         }
     }
 }

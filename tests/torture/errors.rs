@@ -150,7 +150,7 @@ fn one_error(trial: &Trial, leaving: &mut Leaving) -> Option<Vec<String>> {
         found.push("it came to no end".to_owned());
     }
     if !ended.status.success() {
-        found.extend(unclear(&root, &ended));
+        found.extend(unclear(&root, &ended, trial.stretch));
         found.extend(scenarios::undisturbed(&root));
     }
     found.extend(scenarios::breaches(&root, scenario, Strict::Honestly));
@@ -170,13 +170,14 @@ fn one_error(trial: &Trial, leaving: &mut Leaving) -> Option<Vec<String>> {
     )
 }
 
-/// What is wrong with a daemon that gave up: it must have said why, with an exit code.
-fn unclear(root: &Root, ended: &Ended) -> Option<String> {
+/// What is wrong with a daemon that gave up: it must have said why, with an exit code. A stretch
+/// of errors may fall on the log, too.
+fn unclear(root: &Root, ended: &Ended, stretch: usize) -> Option<String> {
     let names = root.names("daemon-log");
     let log = names.last().map(|name| root.path("daemon-log").join(name));
     let log = log.and_then(|log| fs::read_to_string(log).ok());
     let log = log.unwrap_or_default();
     let is_said = log.lines().any(|line| line.starts_with("handoffd: "));
-    let is_clear = ended.status.code().is_some() && is_said;
+    let is_clear = ended.status.code() == Some(2) && (is_said || stretch > 1);
     (!is_clear).then(|| format!("it ended with {} and said {log:?}", ended.status))
 }
