@@ -108,11 +108,16 @@ impl Engine {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
-            if let Err(error) = listed {
-                tracing::warn!("{}: {error}", path.display());
+            let failed = listed.err().map(|error| {
+                scanner
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .forget(&path);
                 let _ = world.layout.ensure();
-            }
-            world.tell(Event::ListingDone { folder });
+                let path = world.layout.relative(&path);
+                format!("{path} can't be listed ({error}); it is tried again at every rescan")
+            });
+            world.tell(Event::ListingDone { folder, failed });
         });
     }
 
@@ -131,11 +136,17 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_listing_done(&mut self, folder: Folder) {
+    pub(super) fn on_listing_done(&mut self, folder: Folder, failed: Option<String>) {
         self.listing.remove(&folder);
         if self.relist.remove(&folder) {
             self.list(folder, true);
         }
+        if failed.is_some() {
+            self.unlisted.insert(folder);
+        } else if !self.unlisted.remove(&folder) {
+            return;
+        }
+        self.problem(&format!("unlisted {folder:?}"), failed);
     }
 
     pub(super) fn on_listed(&mut self, folder: Folder, names: Vec<OsString>) {

@@ -48,6 +48,8 @@ pub enum Event {
     Shared(Option<(String, String)>),
     ListingDone {
         folder: Folder,
+        /// Why it could not be listed.
+        failed: Option<String>,
     },
     Seen {
         name: OsString,

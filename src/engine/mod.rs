@@ -180,6 +180,8 @@ pub struct Engine {
     unclosed: HashSet<OsString>,
     unsettled: HashMap<OsString, Unsettled>,
     listing: HashSet<Folder>,
+    /// Folders whose last listing failed: what they hold is not known.
+    unlisted: HashSet<Folder>,
     restoring: HashSet<String>,
 
     reading_commands: HashSet<OsString>,
@@ -255,7 +257,7 @@ impl Engine {
         match event {
             Event::Hint(hint) => self.on_hint(hint),
             Event::Listed { folder, names } => self.on_listed(folder, names),
-            Event::ListingDone { folder } => self.on_listing_done(folder),
+            Event::ListingDone { folder, failed } => self.on_listing_done(folder, failed),
             Event::Immovable { name, why } => self.on_immovable(&name, why),
             Event::Shared(found) => self.on_shared(found),
             Event::Seen { name, seen } => self.on_seen(name, *seen),
@@ -448,6 +450,7 @@ impl Engine {
             && self.looking.is_empty()
             && self.unsettled.values().all(|unsettled| unsettled.open)
             && self.listing.is_empty()
+            && self.unlisted.is_empty()
             && self.reading_commands.is_empty()
             && self.deferred_commands.is_empty()
             && self.checks == 0

@@ -263,6 +263,7 @@ fn build(
         unclosed: HashSet::new(),
         unsettled: HashMap::new(),
         listing: HashSet::new(),
+        unlisted: HashSet::new(),
         restoring: HashSet::new(),
         reading_commands: HashSet::new(),
         deferred_commands: HashSet::new(),

@@ -85,7 +85,9 @@ impl Spares {
             path.to_owned()
         } else {
             let spare = self.new_path();
-            durable::replace(path, &spare)?;
+            if durable::replace(path, &spare).is_err() {
+                return fs::remove_file(path);
+            }
             spare
         };
         let emptied = self.open_fit(&spare).and_then(|file| match file {

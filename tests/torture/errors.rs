@@ -134,6 +134,53 @@ fn a_call_that_fails_loses_nothing_and_is_got_over() {
     row.finish();
 }
 
+/// What once was not got over, each at the very calls that it took.
+#[test]
+fn errors_that_once_stayed_are_got_over() {
+    let mut row = Row::new("errors that once broke something");
+    if !can_trace(&mut row) {
+        return row.finish();
+    }
+    // A folder that could not be listed counted as listed until something changed in it.
+    static LISTING: Error = Error {
+        name: "EMFILE",
+        deed: Deed::Fail(libc::EMFILE),
+        falls_on: |call| call.kind == Kind::Open && call.about == "handoffs/pending",
+    };
+    // A log that can't be written ended the daemon.
+    static LOGGING: Error = Error {
+        name: "ENOSPC",
+        deed: Deed::Fail(libc::ENOSPC),
+        falls_on: |call| call.kind == Kind::Write && call.about.starts_with("daemon-log"),
+    };
+    // A notice that could not be read was taken for none, and the refusal told twice.
+    static NOTICE: Error = Error {
+        name: "ENFILE",
+        deed: Deed::Fail(libc::ENFILE),
+        falls_on: |call| call.kind == Kind::Open && call.about.starts_with(".handoffd/rejecting/"),
+    };
+    // What could not be put among the spares stayed in tmp/.
+    static SPARE: Error = Error {
+        name: "EROFS",
+        deed: Deed::Fail(libc::EROFS),
+        falls_on: |call| call.name == "rename" && call.about.starts_with(".handoffd/tmp/"),
+    };
+    let trial = |scenario, error, at, stretch| Trial {
+        scenario,
+        error,
+        at,
+        stretch,
+    };
+    let mut work: Vec<Trial> = (1..=3)
+        .map(|at| trial(Scenario::Retry, &LISTING, at, 1))
+        .collect();
+    work.push(trial(Scenario::Success, &LOGGING, 1, 1000));
+    work.push(trial(Scenario::Recovery, &NOTICE, 1, 1));
+    work.push(trial(Scenario::Retry, &SPARE, 1, 1000));
+    each(&mut row, &work, one_error);
+    row.finish();
+}
+
 fn one_error(trial: &Trial, leaving: &mut Leaving) -> Option<Vec<String>> {
     let (scenario, error) = (trial.scenario, trial.error);
     let root = scenario.root();

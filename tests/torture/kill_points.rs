@@ -117,18 +117,52 @@ fn a_daemon_that_is_killed_at_any_call_loses_and_doubles_nothing() {
     row.finish();
 }
 
-/// None if the daemon ended before it came to the point.
+/// The log is ahead of the records after each of these.
+#[test]
+fn a_daemon_that_is_killed_after_a_line_of_the_audit_log_tells_nothing_twice() {
+    let mut row = Row::new("kill -9 after a line of the audit log");
+    if !can_trace(&mut row) {
+        return row.finish();
+    }
+    let lines = |call: &Call| call.kind == Kind::Write && call.about.starts_with("audit/");
+    let scenarios = [
+        Scenario::Success,
+        Scenario::Retry,
+        Scenario::BlockedAndReturn,
+    ];
+    let numbers = scenarios
+        .into_iter()
+        .flat_map(|scenario| (1..=4).map(move |at| (scenario, at)));
+    let work: Vec<_> = numbers
+        .map(|(scenario, at)| {
+            let fault = Fault {
+                falls_on: lines,
+                ..kill_at(at, true)
+            };
+            (scenario, fault)
+        })
+        .collect();
+    each(&mut row, &work, |(scenario, fault), leaving| {
+        killed(*scenario, *fault, leaving)
+    });
+    row.finish();
+}
+
 fn one_kill(
     (scenario, at, after): &(Scenario, usize, bool),
     leaving: &mut Leaving,
 ) -> Option<Vec<String>> {
+    killed(*scenario, kill_at(*at, *after), leaving)
+}
+
+/// None if the daemon ended before it came to the point.
+fn killed(scenario: Scenario, fault: Fault, leaving: &mut Leaving) -> Option<Vec<String>> {
     let root = scenario.root();
-    let ended = scenarios::traced(&root, kill_at(*at, *after));
-    let struck = ended.struck?;
+    let struck = scenarios::traced(&root, fault).struck?;
     let mut found: Vec<String> = scenarios::undisturbed(&root).into_iter().collect();
-    found.extend(scenarios::breaches(&root, *scenario, Strict::Exactly));
-    let when = if *after { "after" } else { "before" };
-    let place = format!("{scenario:?}, killed {when} call {at}, {struck}");
+    found.extend(scenarios::breaches(&root, scenario, Strict::Exactly));
+    let (deed, at) = (fault.deed, fault.at);
+    let place = format!("{scenario:?}, killed: {deed:?} call {at}, {struck}");
     if !found.is_empty() {
         scenarios::keep(&root, &place);
     }
