@@ -74,7 +74,11 @@ impl Rejection {
         if self.id.is_empty() {
             self.id = self.choose_id(layout);
         }
-        let draft = durable::create_anew(&self.draft(layout), &self.notice(layout))?;
+        // By way of another name: the draft of an earlier start has the reason, and must stand
+        // until this one does.
+        let temp = layout.tmp().join(format!("notice-{}", self.id));
+        let draft = durable::create_anew(&temp, &self.notice(layout))?;
+        durable::replace(&temp, &self.draft(layout))?;
         if self.move_apart(layout)? {
             return Ok(Some(draft));
         }

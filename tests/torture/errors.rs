@@ -90,6 +90,17 @@ struct Trial {
     stretch: usize,
 }
 
+impl Trial {
+    fn fault(&self) -> Fault {
+        Fault {
+            deed: self.error.deed,
+            at: self.at,
+            stretch: self.stretch,
+            falls_on: self.error.falls_on,
+        }
+    }
+}
+
 #[test]
 fn a_call_that_fails_loses_nothing_and_is_got_over() {
     let mut row = Row::new("errors and short writes at every call");
@@ -181,16 +192,46 @@ fn errors_that_once_stayed_are_got_over() {
     row.finish();
 }
 
+#[test]
+fn work_that_a_full_disk_holds_up_is_reported_and_goes_on() {
+    let mut row = Row::new("a disk that is full for a while");
+    if !can_trace(&mut row) {
+        return row.finish();
+    }
+    static FULL: Error = Error {
+        name: "ENOSPC",
+        deed: Deed::Fail(libc::ENOSPC),
+        falls_on: |call| takes_space(call) && call.about.starts_with(".handoffd/tmp/next-"),
+    };
+    let work: Vec<Trial> = [Scenario::Success, Scenario::Retry]
+        .map(|scenario| Trial {
+            scenario,
+            error: &FULL,
+            at: 1,
+            stretch: 3,
+        })
+        .into();
+    each(&mut row, &work, |trial, leaving| {
+        let root = trial.scenario.root();
+        let ended = scenarios::traced_to_the_end(&root, trial.scenario, trial.fault());
+        let mut found = scenarios::breaches(&root, trial.scenario, Strict::Exactly);
+        let log = last_log(&root);
+        if !log.contains("nothing can be written (No space left on device") {
+            found.push(format!("{:?}: not a word of it: {log}", trial.scenario));
+        }
+        if !ended.status.success() || ended.struck.is_none() {
+            found.push(format!("{:?}: {ended:?}", trial.scenario));
+        }
+        leaving.add(root);
+        Some(found)
+    });
+    row.finish();
+}
+
 fn one_error(trial: &Trial, leaving: &mut Leaving) -> Option<Vec<String>> {
     let (scenario, error) = (trial.scenario, trial.error);
     let root = scenario.root();
-    let fault = Fault {
-        deed: error.deed,
-        at: trial.at,
-        stretch: trial.stretch,
-        falls_on: error.falls_on,
-    };
-    let ended = scenarios::traced_to_the_end(&root, scenario, fault);
+    let ended = scenarios::traced_to_the_end(&root, scenario, trial.fault());
     let struck = ended.struck.clone()?;
     let mut found: Vec<String> = Vec::new();
     if ended.hung {
@@ -220,11 +261,16 @@ fn one_error(trial: &Trial, leaving: &mut Leaving) -> Option<Vec<String>> {
 /// What is wrong with a daemon that gave up: it must have said why, with an exit code. A stretch
 /// of errors may fall on the log, too.
 fn unclear(root: &Root, ended: &Ended, stretch: usize) -> Option<String> {
-    let names = root.names("daemon-log");
-    let log = names.last().map(|name| root.path("daemon-log").join(name));
-    let log = log.and_then(|log| fs::read_to_string(log).ok());
-    let log = log.unwrap_or_default();
+    let log = last_log(root);
     let is_said = log.lines().any(|line| line.starts_with("handoffd: "));
     let is_clear = ended.status.code() == Some(2) && (is_said || stretch > 1);
     (!is_clear).then(|| format!("it ended with {} and said {log:?}", ended.status))
+}
+
+/// What the last daemon said.
+fn last_log(root: &Root) -> String {
+    let names = root.names("daemon-log");
+    let path = names.last().map(|name| root.path("daemon-log").join(name));
+    let text = path.and_then(|path| fs::read_to_string(path).ok());
+    text.unwrap_or_default()
 }

@@ -117,7 +117,32 @@ fn a_daemon_that_is_killed_at_any_call_loses_and_doubles_nothing() {
     row.finish();
 }
 
-/// The log is ahead of the records after each of these.
+/// Row 17: what a start writes anew of a refusal may be cut in half, too.
+#[test]
+fn a_reason_is_not_lost_when_a_refusal_is_cut_in_half_twice() {
+    let mut row = Row::new("kill -9 while a refusal is taken up again");
+    if !can_trace(&mut row) {
+        return row.finish();
+    }
+    let notice = |call: &Call| {
+        changes_something(call)
+            && (call.about.starts_with(".handoffd/rejecting/b")
+                || call.about.starts_with(".handoffd/tmp/notice-"))
+    };
+    let points = points_of(Scenario::Recovery, notice, &mut Leaving::default());
+    let both = |at| [(at, false), (at, true)];
+    let work: Vec<_> = (1..=points).flat_map(both).collect();
+    each(&mut row, &work, |(at, after), leaving| {
+        let fault = Fault {
+            falls_on: notice,
+            ..kill_at(*at, *after)
+        };
+        killed(Scenario::Recovery, fault, leaving)
+    });
+    row.finish();
+}
+
+/// Row 37: the log is ahead of the records after each of these.
 #[test]
 fn a_daemon_that_is_killed_after_a_line_of_the_audit_log_tells_nothing_twice() {
     let mut row = Row::new("kill -9 after a line of the audit log");
