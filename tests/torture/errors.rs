@@ -241,6 +241,13 @@ fn one_error(trial: &Trial, leaving: &mut Leaving) -> Option<Vec<String>> {
         found.extend(unclear(&root, &ended, trial.stretch));
         found.extend(scenarios::undisturbed(&root));
     }
+    // What an error kept from being deleted is deleted by the next start.
+    let is_swept = [".handoffd/tmp", ".handoffd/spares"]
+        .iter()
+        .all(|folder| root.names(folder).is_empty());
+    if ended.status.success() && !is_swept {
+        found.extend(scenarios::undisturbed(&root));
+    }
     found.extend(scenarios::breaches(&root, scenario, Strict::Honestly));
     let place = format!(
         "{scenario:?}, {} at call {} for {} ({struck})",

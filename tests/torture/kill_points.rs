@@ -106,7 +106,7 @@ fn a_daemon_that_is_killed_at_any_call_loses_and_doubles_nothing() {
         if is_full() {
             work.extend((0..points).flat_map(both));
         } else {
-            work.extend(spread(points, 6).into_iter().flat_map(both));
+            work.extend(spread(points, 4).into_iter().flat_map(both));
         }
     }
     let rounds = times("kill_points", 1, 20);
