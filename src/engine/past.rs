@@ -17,6 +17,9 @@ use crate::protocol::record::Record;
 use crate::spool::claim::{Origin, parse_claim_name};
 use crate::store::audit::Line;
 
+/// The number of the first line of all.
+const FIRST_SEQ: u64 = 1;
+
 /// A claim that was under way.
 #[derive(Debug)]
 pub struct Claim {
@@ -116,7 +119,11 @@ impl Past {
             told,
             known,
             refusals,
-            told_since: recent.first().map(|line| line.at),
+            // Before the first line of all there is nothing to be read.
+            told_since: recent
+                .first()
+                .filter(|line| line.seq > FIRST_SEQ)
+                .map(|line| line.at),
             recent: by_id,
             at_start: true,
         })

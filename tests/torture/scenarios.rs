@@ -335,13 +335,7 @@ fn record_of(root: &Root, id: &str) -> Result<(&'static str, Value), String> {
 fn unlike(expected: &Expected, folder: &str, record: &Value, strict: Strict) -> Vec<String> {
     let mut found = Vec::new();
     let id = expected.id;
-    let listed = record["handoffd"]["attempts"].as_array();
-    let outcomes: Vec<&str> = listed
-        .into_iter()
-        .flatten()
-        .map(|attempt| attempt["outcome"].as_str().unwrap_or("none"))
-        .filter(|outcome| *outcome != "interrupted")
-        .collect();
+    let outcomes = begun(record);
     let is_exact = folder == expected.folder && outcomes == expected.outcomes;
     let is_honest = match folder {
         "completed" => expected.folder == "completed",
@@ -368,6 +362,18 @@ fn unlike(expected: &Expected, folder: &str, record: &Value, strict: Strict) -> 
         found.push(format!("{id} has lost its reason: {error}"));
     }
     found
+}
+
+/// The outcomes of the attempts that began.
+fn begun(record: &Value) -> Vec<&str> {
+    let listed = record["handoffd"]["attempts"].as_array();
+    let outcomes = listed
+        .into_iter()
+        .flatten()
+        .map(|attempt| attempt["outcome"].as_str().unwrap_or("none"));
+    outcomes
+        .filter(|outcome| *outcome != "interrupted")
+        .collect()
 }
 
 /// What the specialist saw of its attempts.
@@ -423,6 +429,15 @@ fn endings(root: &Root, ids: &[String]) -> Vec<String> {
         );
     }
     for id in ids {
+        let is_start =
+            |line: &&Value| line["handoff_id"] == id.as_str() && line["event"] == "started";
+        let starts = lines.iter().filter(is_start).count();
+        let begun = record_of(root, id).map_or(0, |(_, record)| begun(&record).len());
+        if starts < begun {
+            found.push(format!(
+                "{id} was begun {begun} times, and the log tells of {starts}"
+            ));
+        }
         let ends = lines.iter().filter(|line| {
             let to = line["to"].as_str();
             line["handoff_id"] == id.as_str() && matches!(to, Some("completed" | "failed"))
