@@ -119,11 +119,7 @@ impl Past {
             told,
             known,
             refusals,
-            // Before the first line of all there is nothing to be read.
-            told_since: recent
-                .first()
-                .filter(|line| line.seq > FIRST_SEQ)
-                .map(|line| line.at),
+            told_since: read_since(recent),
             recent: by_id,
             at_start: true,
         })
@@ -140,5 +136,32 @@ impl Past {
     /// Attempts that no record in `in-progress/` has claimed.
     pub fn unclaimed(&self) -> Vec<Held> {
         self.attempts.values().cloned().collect()
+    }
+}
+
+/// From when on all that the log tells is among these lines. Before the first line of all there is
+/// nothing to be read.
+fn read_since(recent: &[Line]) -> Option<Wall> {
+    let first = recent.first().filter(|line| line.seq > FIRST_SEQ);
+    first.map(|line| line.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_was_read_from_its_beginning_tells_all() {
+        let line = |seq| Line {
+            seq,
+            at: Wall(7),
+            event: String::new(),
+            handoff_id: None,
+            detail: serde_json::Map::new(),
+            prev: String::new(),
+        };
+        assert_eq!(read_since(&[]), None);
+        assert_eq!(read_since(&[line(1), line(2)]), None);
+        assert_eq!(read_since(&[line(2), line(3)]), Some(Wall(7)));
     }
 }

@@ -145,6 +145,40 @@ fn a_call_that_fails_loses_nothing_and_is_got_over() {
     row.finish();
 }
 
+/// A folder that could not be listed counted as listed until something changed in it.
+static LISTING: Error = Error {
+    name: "EMFILE",
+    deed: Deed::Fail(libc::EMFILE),
+    falls_on: |call| call.kind == Kind::Open && call.about == "handoffs/pending",
+};
+
+/// A log that can't be written ended the daemon.
+static LOGGING: Error = Error {
+    name: "ENOSPC",
+    deed: Deed::Fail(libc::ENOSPC),
+    falls_on: |call| call.kind == Kind::Write && call.about.starts_with("daemon-log"),
+};
+
+/// A notice that could not be read was taken for none, and the refusal told twice.
+static NOTICE: Error = Error {
+    name: "ENFILE",
+    deed: Deed::Fail(libc::ENFILE),
+    falls_on: |call| call.kind == Kind::Open && call.about.starts_with(".handoffd/rejecting/"),
+};
+
+/// What could not be put among the spares stayed in tmp/.
+static SPARE: Error = Error {
+    name: "EROFS",
+    deed: Deed::Fail(libc::EROFS),
+    falls_on: |call| call.name == "rename" && call.about.starts_with(".handoffd/tmp/"),
+};
+
+static FULL: Error = Error {
+    name: "ENOSPC",
+    deed: Deed::Fail(libc::ENOSPC),
+    falls_on: |call| takes_space(call) && call.about.starts_with(".handoffd/tmp/next-"),
+};
+
 /// What once was not got over, each at the very calls that it took.
 #[test]
 fn errors_that_once_stayed_are_got_over() {
@@ -152,30 +186,6 @@ fn errors_that_once_stayed_are_got_over() {
     if !can_trace(&mut row) {
         return row.finish();
     }
-    // A folder that could not be listed counted as listed until something changed in it.
-    static LISTING: Error = Error {
-        name: "EMFILE",
-        deed: Deed::Fail(libc::EMFILE),
-        falls_on: |call| call.kind == Kind::Open && call.about == "handoffs/pending",
-    };
-    // A log that can't be written ended the daemon.
-    static LOGGING: Error = Error {
-        name: "ENOSPC",
-        deed: Deed::Fail(libc::ENOSPC),
-        falls_on: |call| call.kind == Kind::Write && call.about.starts_with("daemon-log"),
-    };
-    // A notice that could not be read was taken for none, and the refusal told twice.
-    static NOTICE: Error = Error {
-        name: "ENFILE",
-        deed: Deed::Fail(libc::ENFILE),
-        falls_on: |call| call.kind == Kind::Open && call.about.starts_with(".handoffd/rejecting/"),
-    };
-    // What could not be put among the spares stayed in tmp/.
-    static SPARE: Error = Error {
-        name: "EROFS",
-        deed: Deed::Fail(libc::EROFS),
-        falls_on: |call| call.name == "rename" && call.about.starts_with(".handoffd/tmp/"),
-    };
     let trial = |scenario, error, at, stretch| Trial {
         scenario,
         error,
@@ -198,11 +208,6 @@ fn work_that_a_full_disk_holds_up_is_reported_and_goes_on() {
     if !can_trace(&mut row) {
         return row.finish();
     }
-    static FULL: Error = Error {
-        name: "ENOSPC",
-        deed: Deed::Fail(libc::ENOSPC),
-        falls_on: |call| takes_space(call) && call.about.starts_with(".handoffd/tmp/next-"),
-    };
     let work: Vec<Trial> = [Scenario::Success, Scenario::Retry]
         .map(|scenario| Trial {
             scenario,
