@@ -20,15 +20,20 @@ mod common;
 
 mod bit_rot;
 mod canary;
+#[cfg(target_arch = "x86_64")]
 mod errors;
 mod hostile;
 mod injection;
+#[cfg(target_arch = "x86_64")]
 mod kill_points;
 mod lost_events;
+#[cfg(target_arch = "x86_64")]
 mod nested;
 mod report;
 mod rivals;
+#[cfg(target_arch = "x86_64")]
 mod scenarios;
 mod storm;
 mod swaps;
+#[cfg(target_arch = "x86_64")]
 mod tracer;

@@ -453,7 +453,12 @@ fn endings(root: &Root, ids: &[String]) -> Vec<String> {
     let ended: usize = ["completed", "failed"]
         .iter()
         .map(|end| root.names(&format!("handoffs/{end}")))
-        .map(|names| names.iter().filter(|name| name.ends_with(".json")).count())
+        .map(|names| {
+            names
+                .iter()
+                .filter(|name| has_extension(name, "json"))
+                .count()
+        })
         .sum();
     if ended != ids.len() {
         found.push(format!("{ended} have ended, and {ids:?} were asked for"));
@@ -483,11 +488,17 @@ fn artifacts(root: &Root, scenario: Scenario, strict: Strict) -> Vec<String> {
         ));
     }
     let mut names = root.names("artifacts");
-    names.retain(|name| name != "a.json" && name != "registry.jsonl" && !name.ends_with(".lock"));
+    names.retain(|name| {
+        name != "a.json" && name != "registry.jsonl" && !has_extension(name, "lock")
+    });
     if !names.is_empty() && strict == Strict::Exactly {
         found.push(format!("artifacts/ has {names:?}"));
     }
     found
+}
+
+fn has_extension(name: &str, wanted: &str) -> bool {
+    Path::new(name).extension().is_some_and(|ext| ext == wanted)
 }
 
 /// Roots that are done with, kept until their keepers have left.
