@@ -15,6 +15,7 @@ pub mod clock;
 pub mod config;
 pub mod durable;
 pub mod engine;
+pub mod figures;
 pub mod inspect;
 pub mod keeper;
 pub mod policy;

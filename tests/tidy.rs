@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may use, besides itself. `room::part` allows only that part.
-const EDGES: [(&str, &[&str]); 14] = [
+const EDGES: [(&str, &[&str]); 15] = [
     ("protocol", &["clock"]),
     ("policy", &["protocol", "clock", "config"]),
     ("clock", &[]),
@@ -20,23 +20,24 @@ const EDGES: [(&str, &[&str]); 14] = [
     ("watch", &[]),
     ("keeper", &["clock", "durable"]),
     ("runner", &["protocol", "config", "durable", "spool::look"]),
+    ("figures", &["clock"]),
     ("service", &["engine"]),
     (
         "inspect",
-        &["protocol", "clock", "spool", "store", "keeper"],
+        &["protocol", "clock", "spool", "store", "keeper", "figures"],
     ),
     (
         "engine",
         &[
             "protocol", "policy", "clock", "durable", "config", "spool", "store", "watch",
-            "keeper", "runner",
+            "keeper", "runner", "figures",
         ],
     ),
     (
         "cli",
         &[
             "protocol", "policy", "clock", "durable", "config", "spool", "store", "watch",
-            "keeper", "runner", "engine", "inspect", "service",
+            "keeper", "runner", "engine", "inspect", "service", "figures",
         ],
     ),
 ];

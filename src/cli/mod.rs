@@ -16,6 +16,7 @@ mod init;
 mod list;
 mod logs;
 mod man;
+mod metrics;
 mod prune;
 mod run;
 mod schema;
@@ -120,6 +121,8 @@ enum Command {
     Validate(validate::Options),
     /// Delete what has ended and is old
     Prune(prune::Options),
+    /// The figures that the metrics port serves, for monitoring
+    Metrics(metrics::Options),
     /// Check the configuration and the root
     Check(check::Options),
     /// Print a published format as a JSON Schema
@@ -233,6 +236,7 @@ pub fn main() -> ExitCode {
         Some(Command::State(options)) => state::state(&cli.global, options),
         Some(Command::Validate(options)) => validate::validate(&cli.global, options),
         Some(Command::Prune(options)) => prune::prune(&cli.global, options),
+        Some(Command::Metrics(options)) => metrics::metrics(&cli.global, options),
         Some(Command::Check(options)) => check::check(&cli.global, options),
         Some(Command::Schema(options)) => schema::schema(&cli.global, options),
         Some(Command::Service(options)) => service::service(&cli.global, options),

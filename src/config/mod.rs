@@ -33,8 +33,8 @@ use toml::de::DeTable;
 
 pub use error::{ConfigError, Problem};
 pub use types::{
-    Audit, Config, Daemon, Defaults, Gate, Intake, MissingSchema, Notify, OnStop, Phases, Rate,
-    Retention, Retry, RetryOverride, Rlimits, Sandbox, Specialist, Step, UserName, Watch,
+    Audit, Config, Daemon, Defaults, Gate, Intake, Metrics, MissingSchema, Notify, OnStop, Phases,
+    Rate, Retention, Retry, RetryOverride, Rlimits, Sandbox, Specialist, Step, UserName, Watch,
 };
 
 use crate::protocol::agent::AgentName;
@@ -54,6 +54,7 @@ impl Config {
             sections::notify(top, &mut config.notify);
             sections::audit(top, &mut config.audit);
             sections::retention(top, &mut config.retention);
+            sections::metrics(top, &mut config.metrics);
             specialists::read(top, &mut config.specialists, config.defaults.max_timeout);
             follow_ups::routes(top, &mut config.routes_blocked);
             follow_ups::workflows(top, &mut config.workflows);

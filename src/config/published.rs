@@ -32,6 +32,8 @@ pub(super) enum Kind {
     Duration(Duration, Duration),
     Size,
     Rate,
+    /// An address that only this machine can reach, with its port.
+    Loopback,
     Word(&'static [&'static str]),
     Text,
     Agent,
@@ -213,6 +215,9 @@ pub(super) const CONFIG: &[Key] = &[
         key("failed", ANY_DURATION, "How long failed handoffs are kept"),
         key("logs", ANY_DURATION, "How long logs are kept"),
     ]), "How long things are kept; for ever where nothing is set"),
+    key("metrics", Kind::Table(&[
+        key("listen", Kind::Loopback, "Where figures are served, on this machine only; nowhere where nothing is set"),
+    ]), "Figures for monitoring"),
 ];
 
 /// What the configuration is, in a list of the published formats.
@@ -272,6 +277,7 @@ impl Kind {
                 "type": "string", "examples": ["30/min"],
                 "pattern": "^ *0*[1-9][0-9]{0,8} */ *(s|sec|second|min|minute|h|hour|day) *$",
             }),
+            Self::Loopback => loopback(),
             Self::Word(words) => json!({"enum": words}),
             Self::Text => word(),
             Self::Agent => json!({
@@ -330,6 +336,15 @@ fn shared(defs: &mut Map<String, Value>, name: String, schema: Value) -> Value {
     let reference = json!({"$ref": format!("#/$defs/{name}")});
     defs.entry(name).or_insert(schema);
     reference
+}
+
+fn loopback() -> Value {
+    let octet = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+    let port = patterns::between(1, 65_535);
+    json!({
+        "type": "string", "examples": ["127.0.0.1:9464"],
+        "pattern": format!("^127(\\.{octet}){{3}}:0*({port}|0)$"),
+    })
 }
 
 /// At least 1 KiB, and no more than 64 bits hold.

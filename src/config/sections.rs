@@ -1,10 +1,11 @@
-//! The sections with fixed keys: `daemon`, `defaults`, `intake`, `notify`, `audit`, `retention`.
+//! The sections with fixed keys: `daemon`, `defaults`, `intake`, `notify`, `audit`, `retention`,
+//! `metrics`.
 
 use std::time::Duration;
 
 use super::reader::Section;
 use super::types::{
-    Audit, Daemon, Defaults, Intake, MissingSchema, Notify, OnStop, Retention, Retry,
+    Audit, Daemon, Defaults, Intake, Metrics, MissingSchema, Notify, OnStop, Retention, Retry,
     RetryOverride, Watch,
 };
 use super::units::Shown;
@@ -137,6 +138,12 @@ pub(super) fn retention(top: &Section<'_>, retention: &mut Retention) {
         s.set_some("completed", &mut retention.completed, any_duration);
         s.set_some("failed", &mut retention.failed, any_duration);
         s.set_some("logs", &mut retention.logs, any_duration);
+    });
+}
+
+pub(super) fn metrics(top: &Section<'_>, metrics: &mut Metrics) {
+    top.section("metrics", |s| {
+        s.set_some("listen", &mut metrics.listen, Value::loopback);
     });
 }
 

@@ -4,6 +4,7 @@
 //! the rule stands next to the message that explains it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub struct Config {
     pub notify: Notify,
     pub audit: Audit,
     pub retention: Retention,
+    pub metrics: Metrics,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -286,6 +288,13 @@ pub struct Notify {
 pub struct Audit {
     /// Whether an ended handoff is also kept as a package.
     pub packages: bool,
+}
+
+/// Figures for monitoring. Nothing listens unless an address is set.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metrics {
+    /// On this machine only; port 0 is any that is free.
+    pub listen: Option<SocketAddrV4>,
 }
 
 /// How long things are kept. What is not set is kept for ever.

@@ -3,6 +3,7 @@
 //! Every reader returns `None` after it has reported what is wrong, so callers keep their
 //! default and go on to find the next problem.
 
+use std::net::SocketAddrV4;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
@@ -124,6 +125,19 @@ impl<'a> Value<'a> {
             Some(bytes) if bytes < 1024 => self.refuse("use at least \"1KiB\""),
             Some(bytes) => Some(bytes),
         }
+    }
+
+    /// An address that only this machine can reach: whoever asks there is not asked who he is.
+    pub(super) fn loopback(&self) -> Option<SocketAddrV4> {
+        const HINT: &str = "use an address of this machine's own and a port, like \
+                            \"127.0.0.1:9464\"; others reach it through a proxy that knows them";
+        let address = match self.raw {
+            DeValue::String(text) => text.parse::<SocketAddrV4>().ok(),
+            _ => None,
+        };
+        address
+            .filter(|address| address.ip().is_loopback())
+            .or_else(|| self.refuse(HINT))
     }
 
     pub(super) fn rate(&self) -> Option<Rate> {

@@ -1,6 +1,7 @@
 //! Everything that can happen to the engine: one closed list.
 
 use std::ffi::OsString;
+use std::sync::mpsc::Sender;
 
 use crate::config::Config;
 use crate::engine::attempt::{NotLaunched, Running, Source};
@@ -10,6 +11,7 @@ use crate::engine::intake::Seen;
 use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
 use crate::engine::recovery::Found;
+use crate::figures::families::Figures;
 use crate::keeper::wire::{Held, Key, Report};
 use crate::policy::intake::Needs;
 use crate::protocol::lifecycle::State;
@@ -144,6 +146,8 @@ pub enum Event {
     },
     /// The configuration was read again.
     Reloaded(Result<Box<Config>, String>),
+    /// Somebody wants to know how things stand.
+    Figures(Sender<Box<Figures>>),
     Trouble(Option<String>),
     /// Another daemon holds this root now.
     RootLost,

@@ -16,6 +16,7 @@ pub mod destination;
 pub mod divert;
 pub mod effects;
 pub mod event;
+pub mod figures;
 pub mod folders;
 pub mod intake;
 pub mod kept;
@@ -32,6 +33,7 @@ pub mod outcome;
 pub mod packages;
 pub mod parked;
 pub mod past;
+pub mod publish;
 pub mod readmit;
 pub mod receive;
 pub mod recovery;
@@ -60,6 +62,7 @@ use crate::engine::kept::Kept;
 use crate::engine::outcome::End;
 use crate::engine::parked::Lot;
 use crate::engine::world::{Job, Workers, World};
+use crate::figures::histogram::Histogram;
 use crate::keeper::wire::{Held, Key};
 use crate::policy::schedule::{AgentLimits, RateLimit, Schedule};
 use crate::protocol::agent::AgentName;
@@ -208,6 +211,8 @@ pub struct Engine {
     since: crate::clock::Wall,
     observer: Arc<dyn observer::Observer>,
     told: observer::Told,
+    /// How long handoffs wait for a slot; only where figures are served.
+    pickup: Option<Histogram>,
 }
 
 impl Engine {
@@ -288,6 +293,7 @@ impl Engine {
             Event::Rechecked => self.checks -= 1,
             Event::StrayDone { id, found } => self.on_stray(&id, *found),
             Event::Reloaded(config) => self.on_reloaded(config),
+            Event::Figures(tell) => self.on_figures(&tell),
             Event::Trouble(trouble) => self.on_trouble(trouble),
             Event::RootLost => self.stopping = Some(Stopping::Detach),
         }
@@ -361,7 +367,14 @@ impl Engine {
                     && (pending.contains_key(id) || lot.get(id).is_some_and(|parked| parked.ready))
             };
             match self.schedule.pick(now, wanted) {
-                crate::policy::schedule::Pick::Start { id, agent } => self.launch(&id, agent),
+                crate::policy::schedule::Pick::Start {
+                    id,
+                    agent,
+                    arrival_ms,
+                } => {
+                    self.note_pickup(arrival_ms);
+                    self.launch(&id, agent);
+                }
                 crate::policy::schedule::Pick::At(at) => {
                     self.dispatch_at = Some(at);
                     return;
@@ -398,15 +411,6 @@ impl Engine {
         if changed {
             self.publish();
         }
-    }
-
-    /// Writes who runs here and what is wrong, for other programs to read.
-    fn publish(&self) {
-        let problems: Vec<String> = self.problems.values().cloned().collect();
-        let (since, watching) = (self.since, self.watcher.describe());
-        self.actors.run(move |world| {
-            start::publish(world, since, &watching, &problems);
-        });
     }
 
     fn on_trouble(&mut self, trouble: Option<String>) {

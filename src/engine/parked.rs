@@ -1,7 +1,7 @@
 //! What waits, as the engine remembers it. The records in `waiting/` are the truth.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -19,6 +19,18 @@ pub enum On {
     Dependency,
     Handoff,
     Human,
+}
+
+impl On {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Time => "time",
+            Self::Dependency => "dependency",
+            Self::Handoff => "handoff",
+            Self::Human => "human",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,6 +178,15 @@ impl Lot {
 
     pub fn get_mut(&mut self, id: &str) -> Option<&mut Parked> {
         self.parked.get_mut(id)
+    }
+
+    /// How many wait for what.
+    pub fn by_reason(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for parked in self.parked.values() {
+            *counts.entry(parked.on.word()).or_default() += 1;
+        }
+        counts
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Parked)> {

@@ -2,21 +2,22 @@
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::io;
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::clock::{Clock, Wall, boot_id};
 use crate::config::{Config, ConfigError, Watch};
-use crate::durable;
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::boards;
 use crate::engine::confine;
 use crate::engine::event::Event;
+use crate::engine::figures::Meter;
 use crate::engine::folders;
 use crate::engine::kept::Kept;
 use crate::engine::line;
@@ -28,7 +29,7 @@ use crate::engine::readmit::finish_rejections;
 use crate::engine::recovery::{Found, recover_one, sweep_claims};
 use crate::engine::world::{Workers, World};
 use crate::engine::{Busy, Engine};
-use crate::keeper::start_time;
+use crate::figures::histogram::Histogram;
 use crate::keeper::wire::{Held, State as KeeperState, Why};
 use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
@@ -63,6 +64,12 @@ pub enum StartError {
     Locked { root: PathBuf, pid: Option<u64> },
     #[error("{root}: {what}")]
     Root { root: PathBuf, what: String },
+    #[error("the figures can't be served at {listen} (metrics.listen)")]
+    Metrics {
+        listen: SocketAddrV4,
+        #[source]
+        source: io::Error,
+    },
     #[error("{what}")]
     System {
         what: &'static str,
@@ -124,6 +131,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             kind.name
         )));
     }
+    let meter = config.metrics.listen.map(Meter::open).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .enable_io()
@@ -151,6 +159,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             move |text| {
                 let _ = trouble.send(Event::Trouble(text));
             },
+            meter.as_ref().map(Meter::on_round),
         )
         .map_err(system("a thread can't be started"))?;
         let (keeper, mut reader) = line::connect(&options.program, &layout).map_err(no_keeper)?;
@@ -168,10 +177,15 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             options.program.clone(),
             lock,
             board,
+            meter.as_ref().map(Meter::address),
         ));
         line::listen(&world, reader).map_err(system("the keeper can't be heard"))?;
         let engine = build(&world, held, &recent, since, options)?;
         engine.catch_up(shown_at, &recent);
+        if let Some(meter) = meter {
+            let served = meter.serve(&world.layout, world.events.clone(), &recent);
+            served.map_err(system("a thread can't be started"))?;
+        }
         let untold = engine.people.open();
         greet(&config, &engine.watcher.describe());
         options.observer.ready(&engine.counts().to_string());
@@ -285,6 +299,7 @@ fn build(
         since,
         observer: Arc::clone(&options.observer),
         told: Told::default(),
+        pickup: world.metrics.map(|_| Histogram::seconds()),
     };
     engine
         .recover(held, recent)
@@ -384,24 +399,5 @@ impl Engine {
                     .note_start(&agent, at, || Self::limits_of(config, &agent));
             }
         }
-    }
-}
-
-/// Writes `.handoffd/daemon.json`: who runs here, since when, and what is wrong.
-pub fn publish(world: &World, since: Wall, watching: &str, problems: &[String]) {
-    let text = json!({
-        "pid": std::process::id(),
-        "start_time": i32::try_from(std::process::id()).ok().and_then(start_time),
-        "version": env!("CARGO_PKG_VERSION"),
-        "since": since.to_string(),
-        "watching": watching,
-        "problems": problems,
-    });
-    let mut bytes = serde_json::to_vec_pretty(&text).unwrap_or_default();
-    bytes.push(b'\n');
-    let path = world.layout.daemon_file();
-    let temp = world.layout.own().join("daemon.json.tmp");
-    if let Err(error) = durable::write_whole(&path, &temp, &bytes, durable::Durability::Relaxed) {
-        tracing::debug!("{}: {error}", path.display());
     }
 }

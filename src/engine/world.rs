@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +48,8 @@ pub struct World {
     pub artifacts: Artifacts,
     pub leftovers: Leftovers,
     pub board: Board,
+    /// Where figures are served, if they are.
+    pub metrics: Option<SocketAddr>,
     reserved: Reservations,
     /// What the log said of unended records before this start, by id and revision. A line stands
     /// before its record does; where the record never came, it is decided again.
@@ -100,6 +103,7 @@ impl World {
         program: PathBuf,
         lock: File,
         board: Board,
+        metrics: Option<SocketAddr>,
     ) -> Self {
         let slots = Slots::new(&layout.run());
         let durability = config.daemon.durability;
@@ -108,6 +112,7 @@ impl World {
             artifacts: Artifacts::new(layout.root(), durability),
             leftovers: Leftovers::new(layout.root(), layout.leftovers()),
             board,
+            metrics,
             reserved: Reservations::default(),
             told_before: OnceLock::new(),
             homes: AtomicBool::new(

@@ -1,6 +1,7 @@
 //! Whether a daemon runs on a root, and what it says of itself.
 
 use std::fs;
+use std::net::SocketAddr;
 
 use serde_json::Value;
 
@@ -16,6 +17,8 @@ pub struct Daemon {
     pub version: Option<String>,
     pub since: Option<Wall>,
     pub watching: Option<String>,
+    /// Where it serves its figures, if it does.
+    pub metrics: Option<SocketAddr>,
     pub problems: Vec<String>,
 }
 
@@ -41,6 +44,7 @@ impl Daemon {
             version: text("version"),
             since: text("since").and_then(|since| Wall::parse(&since)),
             watching: text("watching"),
+            metrics: text("metrics").and_then(|address| address.parse().ok()),
             problems: told
                 .get("problems")
                 .and_then(Value::as_array)

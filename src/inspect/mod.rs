@@ -9,6 +9,7 @@ pub mod chain;
 pub mod daemon;
 pub mod deep;
 pub mod explain;
+pub mod figures;
 pub mod links;
 pub mod list;
 pub mod question;

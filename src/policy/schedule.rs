@@ -23,12 +23,29 @@ pub fn head_start_ms(priority: Priority) -> i64 {
     }
 }
 
+/// The priorities, by what an entry remembers of its own.
+const PRIORITIES: [Priority; 4] = [
+    Priority::Critical,
+    Priority::High,
+    Priority::Normal,
+    Priority::Low,
+];
+
 /// An entry that is ready to run. Small: a backlog holds a million of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ready {
     key: i64,
+    /// A number that grows with every entry, and its priority in the last two bits.
     order: u64,
     pub id: Box<str>,
+}
+
+impl Ready {
+    /// When it came, on the wall clock.
+    fn arrival_ms(&self) -> i64 {
+        let priority = PRIORITIES[(self.order & 3) as usize];
+        self.key.saturating_add(head_start_ms(priority))
+    }
 }
 
 /// A limit on starts: at most `starts` in any window of `per_ms`.
@@ -90,7 +107,12 @@ pub struct Schedule {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pick {
     /// Start this one; its slot is taken.
-    Start { id: Box<str>, agent: AgentName },
+    Start {
+        id: Box<str>,
+        agent: AgentName,
+        /// When it came, on the wall clock.
+        arrival_ms: i64,
+    },
     /// Nothing now; look again at this moment of the boot clock.
     At(u64),
     /// Nothing until something ends or arrives.
@@ -136,7 +158,9 @@ impl Schedule {
         limits: impl Fn() -> AgentLimits,
     ) {
         self.next_order += 1;
-        let order = self.next_order;
+        let priorities = PRIORITIES.iter();
+        let priority_bits = (0_u64..).zip(priorities).find(|(_, it)| **it == priority);
+        let order = self.next_order << 2 | priority_bits.map_or(2, |(bits, _)| bits);
         let key = arrival_ms.saturating_sub(head_start_ms(priority));
         self.lane(agent, limits).heap.push(Reverse(Ready {
             key,
@@ -203,6 +227,7 @@ impl Schedule {
         };
         self.start(&entry.id, &agent, now_ms);
         Pick::Start {
+            arrival_ms: entry.arrival_ms(),
             id: entry.id,
             agent,
         }
@@ -242,6 +267,30 @@ impl Schedule {
         {
             lane.running = lane.running.saturating_sub(1);
         }
+    }
+
+    /// When the entry came that has waited longest, on the wall clock. Goes through the queue, but
+    /// asks `still_wanted` only of those that are older than all before.
+    pub fn oldest_ms(&self, still_wanted: impl Fn(&str) -> bool) -> Option<i64> {
+        let mut oldest = i64::MAX;
+        let lanes = self.lanes.values();
+        for Reverse(entry) in lanes.flat_map(|lane| lane.heap.iter()) {
+            let arrival = entry.arrival_ms();
+            if arrival < oldest && still_wanted(&entry.id) {
+                oldest = arrival;
+            }
+        }
+        (oldest != i64::MAX).then_some(oldest)
+    }
+
+    /// Each agent with how many wait for a slot and how many have one.
+    pub fn by_agent(&self) -> impl Iterator<Item = (&AgentName, usize, usize)> {
+        let lanes = self.lanes.iter();
+        lanes.map(|(agent, lane)| (agent, lane.heap.len(), lane.running))
+    }
+
+    pub fn max_concurrent(&self) -> usize {
+        self.max_concurrent
     }
 
     pub fn running(&self) -> usize {

@@ -39,6 +39,9 @@ pub enum Finished {
     Skipped,
 }
 
+/// Shown how many changes a round has, and the audit lines that it wrote.
+pub type OnRound = Box<dyn Fn(usize, &[Event]) + Send>;
+
 /// The way in. Cheap to clone.
 #[derive(Clone)]
 pub struct Committer {
@@ -55,6 +58,7 @@ impl Committer {
         audit: AuditLog,
         durability: Durability,
         on_trouble: impl Fn(Option<String>) + Send + 'static,
+        on_round: Option<OnRound>,
     ) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let (jobs, inbox) = channel();
         let spares = Spares::new(&layout.spares());
@@ -64,6 +68,7 @@ impl Committer {
             audit,
             durability,
             on_trouble: Box::new(on_trouble),
+            on_round,
             troubled: false,
             aside: 0,
             spares: spares.clone(),
@@ -74,14 +79,7 @@ impl Committer {
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
             .spawn(move || worker.run(&inbox))?;
-        Ok((
-            Self {
-                jobs,
-                spares,
-                told,
-            },
-            thread,
-        ))
+        Ok((Self { jobs, spares, told }, thread))
     }
 
     /// Lines that are not to be written again.
@@ -116,6 +114,7 @@ struct Worker {
     audit: AuditLog,
     durability: Durability,
     on_trouble: Box<dyn Fn(Option<String>) + Send>,
+    on_round: Option<OnRound>,
     troubled: bool,
     aside: u64,
     spares: Spares,
@@ -281,6 +280,9 @@ impl Worker {
             if *ready && job.step == Step::New {
                 job.step = Step::Told;
             }
+        }
+        if let Some(on_round) = &self.on_round {
+            on_round(jobs.len(), &events);
         }
         Ok(())
     }

@@ -8,11 +8,11 @@ use std::sync::mpsc;
 fn committer(layout: &Layout) -> (Committer, mpsc::Receiver<Option<String>>) {
     let (audit, _) = AuditLog::open(&layout.audit(), Durability::Full, Wall(0)).unwrap();
     let (tell, told) = mpsc::channel();
+    let on_trouble = move |trouble| {
+        let _ = tell.send(trouble);
+    };
     let (committer, _) =
-        Committer::start(layout.clone(), audit, Durability::Full, move |trouble| {
-            let _ = tell.send(trouble);
-        })
-        .unwrap();
+        Committer::start(layout.clone(), audit, Durability::Full, on_trouble, None).unwrap();
     (committer, told)
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -69,6 +70,16 @@ pub fn names(folder: &Path, mut each: impl FnMut(OsString)) -> io::Result<()> {
         each(entry?.file_name());
     }
     Ok(())
+}
+
+/// How many records a state folder has.
+pub fn count_records(folder: &Path) -> io::Result<u64> {
+    let mut count = 0;
+    names(folder, |name| {
+        let name = name.as_bytes();
+        count += u64::from(name.ends_with(b".json") && !name.starts_with(b"."));
+    })?;
+    Ok(count)
 }
 
 /// The ids of the records in a state folder.

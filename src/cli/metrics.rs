@@ -1,0 +1,42 @@
+//! `handoffd metrics`: the figures that the metrics port serves.
+
+use std::io::Write;
+
+use clap::Args;
+
+use crate::cli::{Global, Outcome};
+use crate::clock::Clock;
+use crate::figures::http;
+use crate::inspect::daemon::Daemon;
+use crate::inspect::figures::from_files;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Prints OpenMetrics text. A daemon that serves figures ([metrics] listen) is \
+                  asked for them. Otherwise they are made from the files: counters then count what \
+                  the last 64 MiB of the audit log tell, and what only a running daemon knows is \
+                  left empty."
+)]
+pub struct Options {
+    /// Make them from the files, also if a daemon could be asked
+    #[arg(long)]
+    files: bool,
+}
+
+pub fn metrics(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    let address = Daemon::of(&layout).metrics.filter(|_| !options.files);
+    let asked = address.map(|address| (address, http::fetch(address)));
+    let text = match asked {
+        Some((_, Ok(text))) => text,
+        other => {
+            if let Some((address, Err(error))) = other {
+                eprintln!("the daemon at {address} does not answer ({error}); from the files:");
+            }
+            let slots = global.load_config()?.daemon.max_concurrent;
+            from_files(&layout, slots, Clock::System.now())?.text()
+        }
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(0)
+}
