@@ -20,6 +20,7 @@ pub mod inspect;
 pub mod keeper;
 pub mod policy;
 pub mod protocol;
+pub mod retention;
 pub mod runner;
 pub mod service;
 pub mod spool;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may use, besides itself. `room::part` allows only that part.
-const EDGES: [(&str, &[&str]); 15] = [
+const EDGES: [(&str, &[&str]); 16] = [
     ("protocol", &["clock"]),
     ("policy", &["protocol", "clock", "config"]),
     ("clock", &[]),
@@ -21,6 +21,10 @@ const EDGES: [(&str, &[&str]); 15] = [
     ("keeper", &["clock", "durable"]),
     ("runner", &["protocol", "config", "durable", "spool::look"]),
     ("figures", &["clock"]),
+    (
+        "retention",
+        &["protocol", "clock", "durable", "spool", "store", "inspect"],
+    ),
     ("service", &["engine"]),
     (
         "inspect",
@@ -29,15 +33,38 @@ const EDGES: [(&str, &[&str]); 15] = [
     (
         "engine",
         &[
-            "protocol", "policy", "clock", "durable", "config", "spool", "store", "watch",
-            "keeper", "runner", "figures",
+            "protocol",
+            "policy",
+            "clock",
+            "durable",
+            "config",
+            "spool",
+            "store",
+            "watch",
+            "keeper",
+            "runner",
+            "figures",
+            "retention",
         ],
     ),
     (
         "cli",
         &[
-            "protocol", "policy", "clock", "durable", "config", "spool", "store", "watch",
-            "keeper", "runner", "engine", "inspect", "service", "figures",
+            "protocol",
+            "policy",
+            "clock",
+            "durable",
+            "config",
+            "spool",
+            "store",
+            "watch",
+            "keeper",
+            "runner",
+            "engine",
+            "inspect",
+            "service",
+            "figures",
+            "retention",
         ],
     ),
 ];

@@ -17,7 +17,8 @@ use crate::cli::style::{columns, line, safe};
 use crate::cli::{Failed, Global, Outcome, complete, unknown_id};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
-use crate::inspect::list::{places, rows};
+use crate::inspect::list::rows;
+use crate::inspect::newest;
 use crate::inspect::summary::{Place, Row};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -97,8 +98,8 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
     if filter.states.is_empty() {
         filter.states.push(State::Failed);
     }
-    let places = places(&layout, &filter)?;
-    let found: Vec<Row> = rows(&places, &filter).map(|(_, row)| row).collect();
+    let places = newest::all(&layout, &filter)?;
+    let found: Vec<Row> = rows(places, &filter).map(|(_, row)| row).collect();
     if found.is_empty() {
         eprintln!("nothing matches; nothing is retried");
         return Ok(0);

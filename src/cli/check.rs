@@ -44,7 +44,7 @@ pub fn check(global: &Global, options: &Options) -> Outcome {
         findings.push(Finding { what, do_this });
     }
     check_root(&layout, &config, &mut findings);
-    let mut notes = config.not_yet();
+    let mut notes = Vec::new();
     check_system(&mut findings, &mut notes);
     let deep = options.deep.then(|| deep::examine(&layout)).transpose()?;
     report(global, &findings, &notes, deep.as_ref());

@@ -10,7 +10,8 @@ use clap_complete::env::EnvCompleter;
 use crate::cli::{Cli, Global, Outcome};
 use crate::durable::Durability;
 use crate::inspect::artifacts;
-use crate::inspect::list::{Filter, places, rows};
+use crate::inspect::list::{Filter, rows};
+use crate::inspect::newest;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::store::tasks::Store;
@@ -74,8 +75,10 @@ pub fn asked_ids() -> ArgValueCandidates {
             waiting: Some("human".to_owned()),
             ..Filter::default()
         };
-        let places = places(&Layout::new(&root()), &filter).unwrap_or_default();
-        rows(&places, &filter)
+        let Ok(places) = newest::all(&Layout::new(&root()), &filter) else {
+            return Vec::new();
+        };
+        rows(places, &filter)
             .take(MOST)
             .map(|(_, row)| CompletionCandidate::new(row.id).help(row.agent.map(Into::into)))
             .collect()
@@ -127,9 +130,9 @@ fn candidates(states: &[State]) -> Vec<CompletionCandidate> {
         states: states.to_vec(),
         ..Filter::default()
     };
-    places(&Layout::new(&root()), &filter)
-        .unwrap_or_default()
+    newest::first(&Layout::new(&root()), &filter, newest::MANY)
         .into_iter()
+        .flatten()
         .take(MOST)
         .map(|place| CompletionCandidate::new(place.id).help(Some(place.state.status().into())))
         .collect()

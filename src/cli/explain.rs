@@ -12,7 +12,8 @@ use crate::config::Config;
 use crate::inspect::daemon::Daemon;
 use crate::inspect::explain::{Process, Queue, Situation, Standing, sentences};
 use crate::inspect::links::{self, Relations};
-use crate::inspect::list::{Filter, places, rows};
+use crate::inspect::list::{Filter, rows};
+use crate::inspect::newest;
 use crate::inspect::question::Question;
 use crate::inspect::summary::{Place, Row};
 use crate::inspect::waits::Wait;
@@ -186,7 +187,7 @@ fn queue(
         states: vec![State::Pending],
         ..Filter::default()
     };
-    let mut ahead: Vec<(i64, String)> = rows(&places(layout, &pending)?, &pending)
+    let mut ahead: Vec<(i64, String)> = rows(newest::all(layout, &pending)?, &pending)
         .map(|(_, other)| other)
         .filter(|other| agent_of(other) == agent && other.id != row.id && key(other) <= key(row))
         .map(|other| (key(&other), other.id))
@@ -196,7 +197,7 @@ fn queue(
         states: vec![State::InProgress],
         ..Filter::default()
     };
-    let running: Vec<Row> = rows(&places(layout, &running)?, &running)
+    let running: Vec<Row> = rows(newest::all(layout, &running)?, &running)
         .map(|(_, row)| row)
         .collect();
     Ok(Queue {
@@ -235,7 +236,7 @@ fn held_until(
         waiting: Some("time".to_owned()),
         ..Filter::default()
     };
-    Ok(rows(&places(layout, &waiting)?, &waiting)
+    Ok(rows(newest::all(layout, &waiting)?, &waiting)
         .filter_map(|(place, _)| place.read()?.1)
         .filter(|record| record.meta.holds_agent)
         .filter_map(|record| record.meta.timer)

@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use crate::cli::style::{Ink, columns, ink, line, local, safe, span, state};
 use crate::cli::{Failed, Global, Outcome, duration};
 use crate::clock::{Clock, Wall};
-use crate::inspect::list::{Filter, places, rows};
+use crate::inspect::list::{Filter, rows};
+use crate::inspect::newest;
 use crate::inspect::summary::Row;
 use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
@@ -122,6 +123,7 @@ impl Filters {
             since: self
                 .since
                 .map(|since| before(Clock::System.now().wall, since)),
+            before: None,
             text: self.text.clone(),
             waiting: self.waiting.map(|what| what.word().to_owned()),
         })
@@ -141,29 +143,41 @@ fn before(now: Wall, since: Duration) -> Wall {
 pub struct Options {
     #[command(flatten)]
     filters: Filters,
-    /// How many rows a page has; 0 is all
-    #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
-    limit: usize,
+    /// How many rows a page has; 0 is all [default: 50, or all with --json]
+    #[arg(long, short = 'n', value_name = "N")]
+    limit: Option<usize>,
     /// Which page, from 1
     #[arg(long, default_value_t = 1, value_name = "N")]
     page: usize,
+    /// Only what changed before this instant, like the last row's `updated_at` for the next page
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    before: Option<Wall>,
+}
+
+fn instant(text: &str) -> Result<Wall, String> {
+    Wall::parse(text).ok_or_else(|| "write it like 2026-11-16T03:12:32.600Z".to_owned())
 }
 
 pub fn list(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
-    let filter = options.filters.to_filter()?;
-    let places = places(&layout, &filter)?;
+    let filter = Filter {
+        before: options.before,
+        ..options.filters.to_filter()?
+    };
     // A machine reads all of it; a person reads a page.
-    let all = options.limit == 0 || (global.json && options.page == 1 && options.limit == 50);
+    let limit = options.limit.unwrap_or(if global.json { 0 } else { 50 });
+    let all = limit == 0;
     let (skip, take) = if all {
         (0, usize::MAX)
     } else {
-        (
-            options.page.saturating_sub(1).saturating_mul(options.limit),
-            options.limit,
-        )
+        (options.page.saturating_sub(1).saturating_mul(limit), limit)
     };
-    let mut found = rows(&places, &filter).skip(skip);
+    let places = if all {
+        newest::all(&layout, &filter)?
+    } else {
+        newest::first(&layout, &filter, newest::MANY)?
+    };
+    let mut found = rows(places, &filter).skip(skip);
     let mut out = std::io::stdout().lock();
     if global.json {
         for (_, row) in found.take(take) {

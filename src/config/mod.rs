@@ -15,7 +15,6 @@ mod broken;
 mod confine;
 mod error;
 mod follow_ups;
-mod not_yet;
 pub mod published;
 mod reader;
 mod sections;

@@ -83,7 +83,6 @@ fn the_shipped_configuration_is_right_and_promises_nothing_it_lacks() {
     for name in ["@echo", "@shout", "@flaky"] {
         assert!(config.specialist(&agent(name)).is_some(), "{name}");
     }
-    assert_eq!(config.not_yet(), [""; 0]);
 }
 
 #[test]
@@ -160,19 +159,4 @@ fn a_file_that_is_not_there_is_fine_unless_it_was_asked_for() {
     let place = &error.problems()[0];
     assert_eq!((place.line, place.column), (2, 6));
     assert!(error.to_string().contains("not UTF-8"), "{error}");
-}
-
-#[test]
-fn what_is_set_without_effect_is_said() {
-    assert_eq!(Config::default().not_yet(), [""; 0]);
-    let notes = parse(EXAMPLE).unwrap().not_yet();
-    assert_eq!(
-        notes[0],
-        "retention.completed is set, but this version does not remove anything by age yet"
-    );
-    for key in ["retention.completed", "retention.failed", "retention.logs"] {
-        let found = notes.iter().any(|note| note.contains(key));
-        assert!(found, "{key} in {notes:#?}");
-    }
-    assert_eq!(notes.len(), 3);
 }

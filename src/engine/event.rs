@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use crate::config::Config;
 use crate::engine::attempt::{NotLaunched, Running, Source};
@@ -146,6 +147,10 @@ pub enum Event {
     },
     /// The configuration was read again.
     Reloaded(Result<Box<Config>, String>),
+    /// A pass of retention is over; the next one is due after this time.
+    Swept {
+        next: Option<Duration>,
+    },
     /// Somebody wants to know how things stand.
     Figures(Sender<Box<Figures>>),
     Trouble(Option<String>),

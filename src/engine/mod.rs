@@ -37,6 +37,7 @@ pub mod publish;
 pub mod readmit;
 pub mod receive;
 pub mod recovery;
+pub mod retention;
 pub mod sampling;
 pub mod start;
 pub mod story;
@@ -103,6 +104,7 @@ enum Alarm {
     Helpers(String),
     /// A person's time to answer is nearly over.
     Deadline(String),
+    Retention,
 }
 
 /// Alarms that are set already, and not to be set twice.
@@ -213,6 +215,8 @@ pub struct Engine {
     told: observer::Told,
     /// How long handoffs wait for a slot; only where figures are served.
     pickup: Option<Histogram>,
+    /// When the next pass of retention is due.
+    sweep_at: Option<u64>,
 }
 
 impl Engine {
@@ -293,6 +297,7 @@ impl Engine {
             Event::Rechecked => self.checks -= 1,
             Event::StrayDone { id, found } => self.on_stray(&id, *found),
             Event::Reloaded(config) => self.on_reloaded(config),
+            Event::Swept { next } => self.on_swept(next),
             Event::Figures(tell) => self.on_figures(&tell),
             Event::Trouble(trouble) => self.on_trouble(trouble),
             Event::RootLost => self.stopping = Some(Stopping::Detach),
@@ -340,6 +345,7 @@ impl Engine {
                 Alarm::Board => self.flush_board(),
                 Alarm::Helpers(id) => self.check_dependencies(&id),
                 Alarm::Deadline(id) => self.deadline_near(&id),
+                Alarm::Retention => self.retention_due(),
             }
         }
         while let Some(id) = self.lot.pop_due(now) {

@@ -301,10 +301,8 @@ impl Engine {
                     .set_limits(config.daemon.max_concurrent, |agent| {
                         Self::limits_of(&config, agent)
                     });
-                for sentence in config.not_yet() {
-                    tracing::warn!("{sentence}");
-                }
                 self.world.set_config(config);
+                self.plan_retention();
                 self.problem("config", None);
                 tracing::info!("configuration read again (watch and durability need a restart)");
                 self.observer.reloaded(&self.counts().to_string());

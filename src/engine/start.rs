@@ -34,6 +34,7 @@ use crate::keeper::wire::{Held, State as KeeperState, Why};
 use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
+use crate::retention::leave;
 use crate::spool::commit::Committer;
 use crate::spool::layout::Layout;
 use crate::spool::{look, scan};
@@ -106,9 +107,6 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         .clone()
         .unwrap_or_else(|| root.join("handoffd.toml"));
     let config = Arc::new(Config::load(&config_path, options.config.is_some())?);
-    for sentence in config.not_yet() {
-        tracing::warn!("{sentence}");
-    }
     if let Some((what, advice)) = confine::check(&config).into_iter().next() {
         return Err(in_root(format!("{what}; {advice}")));
     }
@@ -180,7 +178,8 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             meter.as_ref().map(Meter::address),
         ));
         line::listen(&world, reader).map_err(system("the keeper can't be heard"))?;
-        let engine = build(&world, held, &recent, since, options)?;
+        let mut engine = build(&world, held, &recent, since, options)?;
+        engine.plan_retention();
         engine.catch_up(shown_at, &recent);
         if let Some(meter) = meter {
             let served = meter.serve(&world.layout, world.events.clone(), &recent);
@@ -299,6 +298,7 @@ fn build(
         since,
         observer: Arc::clone(&options.observer),
         told: Told::default(),
+        sweep_at: None,
         pickup: world.metrics.map(|_| Histogram::seconds()),
     };
     engine
@@ -318,6 +318,7 @@ impl Engine {
         world.committer.spares().clear()?;
         let mut past = Past::gather(&world, held, recent)?;
         finish_rejections(&world, &past)?;
+        leave::put_back(&world.layout)?;
         for folder in [State::InProgress, State::Waiting] {
             for id in scan::record_ids(&world.layout.state(folder))? {
                 match recover_one(&world, folder, &id, &mut past) {

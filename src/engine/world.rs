@@ -56,6 +56,8 @@ pub struct World {
     pub told_before: OnceLock<HashSet<(String, u64)>>,
     /// Whether there may be attempts with folders of their own.
     homes: AtomicBool,
+    /// Held by a pass of retention: there is one at a time.
+    pub sweeping: Mutex<()>,
 }
 
 /// Destinations that attempts are about to write, by path, and whose they are.
@@ -118,6 +120,7 @@ impl World {
             homes: AtomicBool::new(
                 fs::read_dir(layout.homes()).is_ok_and(|mut homes| homes.next().is_some()),
             ),
+            sweeping: Mutex::default(),
             layout,
             clock,
             boot,

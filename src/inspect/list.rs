@@ -1,13 +1,14 @@
-//! Lists: newest first, filtered, and cheap where only the first page is wanted.
+//! What a list shows: filters, and rows that are read only as far as somebody looks.
 //!
-//! Files are sorted by their times, which costs a look at each, and read only as far as the
-//! page goes; so a hundred thousand records cost a moment and not a minute.
+//! In which order handoffs come, and at what cost, is decided in [`crate::inspect::newest`].
+
+use serde_json::Value;
 
 use crate::clock::Wall;
 use crate::inspect::summary::{Place, Row};
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
-use crate::spool::layout::Layout;
+use crate::store::audit::Line;
 
 /// What to show. Empty fields let everything through.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +17,8 @@ pub struct Filter {
     pub agent: Option<AgentName>,
     pub code: Option<String>,
     pub since: Option<Wall>,
+    /// Only what changed before this.
+    pub before: Option<Wall>,
     /// A part of the id or of the error's message.
     pub text: Option<String>,
     /// What it waits for.
@@ -23,6 +26,27 @@ pub struct Filter {
 }
 
 impl Filter {
+    pub fn has_state(&self, state: State) -> bool {
+        self.states.is_empty() || self.states.contains(&state)
+    }
+
+    pub fn has_time(&self, modified: Wall) -> bool {
+        self.since.is_none_or(|since| modified >= since)
+            && self.before.is_none_or(|before| modified < before)
+    }
+
+    /// Whether a handoff may be wanted that this line was the last to tell of. Saves reading
+    /// its record; where in doubt, it may.
+    pub fn may_match(&self, line: &Line) -> bool {
+        let text = |key: &str| line.detail.get(key).and_then(Value::as_str);
+        let other_code = self.code.as_deref().zip(text("code"));
+        let other_agent = self.agent.as_ref().zip(text("agent"));
+        !other_code.is_some_and(|(wanted, code)| wanted != code)
+            && !other_agent.is_some_and(|(wanted, agent)| {
+                AgentName::parse(agent).is_ok_and(|agent| agent != *wanted)
+            })
+    }
+
     fn wants(&self, row: &Row) -> bool {
         let agent = || {
             row.agent
@@ -51,34 +75,16 @@ impl Filter {
     }
 }
 
-/// Every handoff that the filter's cheap half lets through, newest first.
-pub fn places(layout: &Layout, filter: &Filter) -> std::io::Result<Vec<Place>> {
-    let mut places = Vec::new();
-    for state in State::ALL {
-        if !filter.states.is_empty() && !filter.states.contains(&state) {
-            continue;
-        }
-        let folder = layout.state(state);
-        crate::spool::scan::names(&folder, |name| {
-            if let Some(place) = Place::of(&folder, state, &name)
-                && filter.since.is_none_or(|since| place.modified >= since)
-            {
-                places.push(place);
-            }
-        })?;
-    }
-    places.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.id.cmp(&b.id)));
-    Ok(places)
-}
-
-/// The rows of a page, read only as far as needed.
+/// The rows that the filter wants, each read only when it is asked for.
 pub fn rows<'a>(
-    places: &'a [Place],
+    places: impl Iterator<Item = Place> + 'a,
     filter: &'a Filter,
-) -> impl Iterator<Item = (&'a Place, Row)> + 'a {
+) -> impl Iterator<Item = (Place, Row)> + 'a {
     places
-        .iter()
-        .map(|place| (place, place.row()))
+        .map(|place| {
+            let row = place.row();
+            (place, row)
+        })
         .filter(|(_, row)| filter.wants(row))
 }
 

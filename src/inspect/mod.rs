@@ -12,6 +12,7 @@ pub mod explain;
 pub mod figures;
 pub mod links;
 pub mod list;
+pub mod newest;
 pub mod question;
 pub mod status;
 pub mod summary;

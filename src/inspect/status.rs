@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use crate::clock::{Now, Wall};
 use crate::inspect::daemon::Daemon;
-use crate::inspect::list::{Filter, places, rows};
-use crate::inspect::summary::{Place, Row};
+use crate::inspect::list::{Filter, rows};
+use crate::inspect::newest;
+use crate::inspect::summary::{Place, Row, id_of};
 use crate::keeper::journal;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -46,59 +47,65 @@ pub struct RunningRow {
 }
 
 pub fn gather(layout: &Layout, now: Now) -> io::Result<Status> {
-    let mut by_state: BTreeMap<State, Vec<Place>> = BTreeMap::new();
-    for place in places(layout, &Filter::default())? {
-        by_state.entry(place.state).or_default().push(place);
+    let of = |state: State| Filter {
+        states: vec![state],
+        ..Filter::default()
+    };
+    let mut counts = BTreeMap::new();
+    for state in State::ALL {
+        let count = newest::count(&layout.state(state), state, usize::MAX)?;
+        counts.insert(state.status(), count);
     }
-    let of = |state: State| by_state.get(&state).map(Vec::as_slice).unwrap_or_default();
     let daemon = Daemon::of(layout);
     let mut problems = daemon.problems.clone();
     if let Err(error) = layout.check_one_file_system() {
         problems.push(error.to_string());
     }
     let mut waiting_on = BTreeMap::new();
-    for (_, row) in rows(of(State::Waiting), &Filter::default()).take(WAITING_READ) {
+    let waiting = newest::all(layout, &of(State::Waiting))?;
+    for (_, row) in rows(waiting, &Filter::default()).take(WAITING_READ) {
         let on = row.waiting_on.unwrap_or_else(|| "unknown".to_owned());
         *waiting_on.entry(on).or_insert(0) += 1;
     }
     let hour_ago = now.wall.plus_ms(-HOUR_MS);
-    let lately = Filter {
-        since: Some(hour_ago.plus_ms(-23 * HOUR_MS)),
-        ..Filter::default()
-    };
-    let recent_failures: Vec<Place> = of(State::Failed)
-        .iter()
-        .filter(|place| lately.since.is_none_or(|since| place.modified >= since))
-        .take(SHOWN)
-        .cloned()
-        .collect();
+    let lately = hour_ago.plus_ms(-23 * HOUR_MS);
+    // In a large folder they come in the order of the log, so the first that is too old ends it.
+    let failures = newest::first(layout, &of(State::Failed), newest::MANY)?;
+    let recent_failures = failures
+        .take_while(|place| place.modified >= lately)
+        .take(SHOWN);
+    let in_progress = newest::all(layout, &of(State::InProgress))?;
     Ok(Status {
         root: layout.root().display().to_string(),
-        counts: State::ALL
-            .iter()
-            .map(|state| (state.status(), of(*state).len()))
-            .collect(),
+        counts,
         waiting_on,
         problems,
-        running: running(layout, of(State::InProgress), now),
-        failed_lately: recent_failures.iter().map(Place::row).collect(),
-        oldest_pending: of(State::Pending)
-            .last()
-            .map(|place| (place.id.clone(), age(place, now))),
+        running: running(layout, in_progress, now),
+        failed_lately: recent_failures.map(|place| place.row()).collect(),
+        oldest_pending: oldest_pending(layout, now)?,
         last_hour: last_hour(layout, hour_ago),
         daemon,
     })
 }
 
-fn age(place: &Place, now: Now) -> Duration {
-    let ms = now.wall.0.saturating_sub(place.modified.0);
-    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+fn oldest_pending(layout: &Layout, now: Now) -> io::Result<Option<(String, Duration)>> {
+    let mut oldest: Option<(Wall, String)> = None;
+    newest::walk(&layout.pending(), State::Pending, |name, modified| {
+        if oldest.as_ref().is_none_or(|(known, _)| modified < *known)
+            && let Some(id) = id_of(State::Pending, name)
+        {
+            oldest = Some((modified, id));
+        }
+    })?;
+    Ok(oldest.map(|(at, id)| {
+        let ms = now.wall.0.saturating_sub(at.0);
+        (id, Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
+    }))
 }
 
-fn running(layout: &Layout, places: &[Place], now: Now) -> Vec<RunningRow> {
+fn running(layout: &Layout, places: impl Iterator<Item = Place>, now: Now) -> Vec<RunningRow> {
     let attempts = journal::read(&layout.run()).unwrap_or_default();
     places
-        .iter()
         .take(200)
         .map(|place| {
             let row = place.row();

@@ -1,6 +1,8 @@
 //! One handoff in one row.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +64,18 @@ impl Row {
     }
 }
 
+/// The id that a file name in a state folder stands for, if it is one.
+pub fn id_of(state: State, name: &OsStr) -> Option<String> {
+    let id = match state {
+        State::Pending => match classify(name.as_bytes()) {
+            Name::Submission { id, .. } => id.to_string(),
+            Name::Temporary | Name::Bad { .. } => return None,
+        },
+        _ => name.to_str()?.strip_suffix(".json")?.to_owned(),
+    };
+    (!id.starts_with('.')).then_some(id)
+}
+
 /// A file of a state folder that stands for a handoff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -73,18 +87,8 @@ pub struct Place {
 
 impl Place {
     /// The handoff that a file name in a state folder stands for, if it is one.
-    pub fn of(folder: &Path, state: State, name: &std::ffi::OsStr) -> Option<Self> {
-        use std::os::unix::ffi::OsStrExt;
-        let id = match state {
-            State::Pending => match classify(name.as_bytes()) {
-                Name::Submission { id, .. } => id.to_string(),
-                Name::Temporary | Name::Bad { .. } => return None,
-            },
-            _ => name.to_str()?.strip_suffix(".json")?.to_owned(),
-        };
-        if id.starts_with('.') {
-            return None;
-        }
+    pub fn of(folder: &Path, state: State, name: &OsStr) -> Option<Self> {
+        let id = id_of(state, name)?;
         let path = folder.join(name);
         let metadata = fs::symlink_metadata(&path).ok()?;
         if !metadata.is_file() {

@@ -15,7 +15,7 @@ pub struct Layout {
 }
 
 /// Folders of the daemon's own, below `.handoffd/`.
-const OWN: [&str; 9] = [
+const OWN: [&str; 10] = [
     "tmp",
     "run",
     "logs",
@@ -25,6 +25,7 @@ const OWN: [&str; 9] = [
     "spares",
     "leftovers",
     "homes",
+    "leaving",
 ];
 
 impl Layout {
@@ -105,6 +106,11 @@ impl Layout {
     /// Folders of attempts that can't use the daemon's.
     pub fn homes(&self) -> PathBuf {
         self.own.join("homes")
+    }
+
+    /// Records on their way out for good.
+    pub fn leaving(&self) -> PathBuf {
+        self.own.join("leaving")
     }
 
     pub fn audit(&self) -> PathBuf {

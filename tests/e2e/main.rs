@@ -33,6 +33,7 @@ mod people;
 mod receiving;
 mod reports;
 mod results;
+mod retention;
 mod running;
 mod scheduling;
 mod schemas;

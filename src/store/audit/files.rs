@@ -189,3 +189,31 @@ pub fn recent(dir: &Path, max_bytes: u64) -> io::Result<Vec<Line>> {
     found.reverse();
     Ok(found)
 }
+
+/// All whole lines, the last one first, read only as far as they are asked for.
+pub fn newest_first(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<Line>> + use<>> {
+    // Without a folder there is no log yet.
+    let mut files = match list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        listed => listed?,
+    };
+    let mut open: Option<Backwards> = None;
+    Ok(std::iter::from_fn(move || {
+        loop {
+            if open.is_none() {
+                match Backwards::open(&files.pop()?.path) {
+                    Ok(lines) => open = Some(lines),
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            match open.as_mut()?.next() {
+                Ok(None) => open = None,
+                Ok(Some(raw)) => match Line::parse(&raw.bytes) {
+                    Some(line) => return Some(Ok(line)),
+                    None => continue,
+                },
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }))
+}

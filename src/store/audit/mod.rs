@@ -19,7 +19,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use files::recent;
+pub use files::{newest_first, recent};
 pub use line::{Event, Line, TORN_LINE};
 pub use log::{AuditLog, Opened, Torn};
 pub use verify::{Fault, MAX_PROBLEMS, Problem, Verdict, verify, verify_each};

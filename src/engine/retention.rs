@@ -1,0 +1,178 @@
+//! `[retention]`: the daemon deletes by itself what is older than it is to keep.
+//!
+//! A pass runs on a thread of its own, in small steps with pauses in between, and only while there
+//! is something to do: between two passes there is one alarm, set for when the next file may be old
+//! enough. An audit line for each record is on disk before the record goes.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Wall;
+use crate::config::Retention;
+use crate::engine::event::Event;
+use crate::engine::world::World;
+use crate::engine::{Alarm, Engine, attempt};
+use crate::retention::leave;
+use crate::retention::spared::Spared;
+use crate::retention::sweep::{Kind, Old, Sweep};
+use crate::spool::change::Change;
+use crate::store::audit;
+
+/// How long a pass leaves the disk to others after each step.
+const PAUSE: Duration = Duration::from_millis(25);
+/// How long a pass waits for its audit lines. A disk that can't take them is left alone.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// No two passes are closer than this, unless the ages are short.
+const SELDOM: Duration = Duration::from_secs(60 * 60);
+/// What is spared today may go tomorrow.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const SHORTEST: Duration = Duration::from_millis(500);
+/// A start has better things to do first.
+const AFTER_START: Duration = Duration::from_secs(60);
+
+fn age(retention: &Retention, kind: Kind) -> Option<Duration> {
+    match kind {
+        Kind::Completed => retention.completed,
+        Kind::Failed => retention.failed,
+        Kind::Logs => retention.logs,
+    }
+}
+
+/// How far apart passes are at least; `None` if there are none.
+fn every(retention: &Retention) -> Option<Duration> {
+    let ages = Kind::ALL.iter().filter_map(|kind| age(retention, *kind));
+    ages.min().map(|age| (age / 10).clamp(SHORTEST, SELDOM))
+}
+
+impl Engine {
+    /// Sets the alarm for the first pass, at a start and after a reload.
+    pub(super) fn plan_retention(&mut self) {
+        let every = every(&self.world.config().retention);
+        self.sweep_at = every.map(|every| self.now_ms() + attempt::ms(every.min(AFTER_START)));
+        if let Some(at) = self.sweep_at {
+            self.alarm(at, Alarm::Retention);
+        }
+    }
+
+    /// An alarm that was overtaken by another one means nothing.
+    pub(super) fn retention_due(&mut self) {
+        let due = self.sweep_at.is_some_and(|at| at <= self.now_ms());
+        if !due || self.stopping.is_some() || self.drain {
+            return;
+        }
+        self.sweep_at = None;
+        let world = Arc::clone(&self.world);
+        let spawned = std::thread::Builder::new()
+            .name("retention".to_owned())
+            .spawn(move || {
+                let next = pass(&world);
+                world.tell(Event::Swept { next });
+            });
+        if let Err(error) = spawned {
+            tracing::warn!("no thread for retention: {error}");
+            self.plan_retention();
+        }
+    }
+
+    pub(super) fn on_swept(&mut self, next: Option<Duration>) {
+        // A reload may have planned another pass meanwhile.
+        if let (None, Some(next)) = (self.sweep_at, next) {
+            let at = self.now_ms() + attempt::ms(next);
+            self.sweep_at = Some(at);
+            self.alarm(at, Alarm::Retention);
+        }
+    }
+}
+
+/// Deletes what is old. Gives back when to look again.
+fn pass(world: &World) -> Option<Duration> {
+    let one_at_a_time = world.sweeping.lock();
+    let _one = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
+    let retention = world.config().retention.clone();
+    let every = every(&retention)?;
+    let mut spared = Spared::default();
+    let mut next = LONGEST;
+    if let Err(error) = leave::put_back(&world.layout) {
+        tracing::warn!("retention: {error}");
+    }
+    for kind in Kind::ALL {
+        let Some(age) = age(&retention, kind) else {
+            continue;
+        };
+        let now = world.now().wall;
+        let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let sweep = Sweep {
+            layout: &world.layout,
+            kind,
+            before: Wall(now.0.saturating_sub(age_ms)),
+            pause: &|| std::thread::sleep(PAUSE),
+        };
+        let mut deleted = 0;
+        let swept = sweep.run(&mut spared, |old| {
+            deleted += remove(world, kind, &old)?;
+            Ok(())
+        });
+        if deleted > 0 {
+            tracing::info!("retention: deleted {deleted} files ({})", kind.word());
+        }
+        match swept {
+            Ok(oldest) => {
+                let oldest = oldest.unwrap_or(world.now().wall).0;
+                let due = oldest.saturating_add(age_ms) - world.now().wall.0;
+                let due = Duration::from_millis(u64::try_from(due).unwrap_or(0));
+                next = next.min(due);
+            }
+            Err(error) => {
+                tracing::warn!("retention of {}: {error}", kind.word());
+                next = every;
+            }
+        }
+    }
+    Some(next.clamp(every, LONGEST))
+}
+
+/// Says so in the audit log, and then deletes.
+fn remove(world: &World, kind: Kind, old: &[Old]) -> std::io::Result<usize> {
+    let now = world.now().wall;
+    let records = old.iter().filter_map(|old| old.record.as_ref());
+    let mut lines: Vec<audit::Event> = records
+        .map(|(state, id, _)| {
+            let line = audit::Event::new(now, "pruned").about(id.as_str());
+            line.with("from", state.status())
+        })
+        .collect();
+    if kind == Kind::Logs {
+        let line = audit::Event::new(now, "pruned").with("kind", "logs");
+        lines.push(line.with("files", old.len()));
+    }
+    let (tell, told) = channel();
+    world.committer.submit(Change::Note, lines, move |_| {
+        let _ = tell.send(());
+    });
+    told.recv_timeout(PATIENCE)
+        .map_err(|_| std::io::Error::other("the audit log can't be written"))?;
+    let mut count = 0;
+    for old in old {
+        count += old.remove(&world.layout)?;
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_are_as_far_apart_as_the_shortest_age_allows() {
+        let days = |days: u64| Some(Duration::from_secs(days * 86_400));
+        let mut retention = Retention::default();
+        assert_eq!(every(&retention), None, "nothing is deleted by default");
+        retention.failed = days(90);
+        assert_eq!(every(&retention), Some(SELDOM));
+        retention.logs = Some(Duration::from_secs(60));
+        assert_eq!(every(&retention), Some(Duration::from_secs(6)));
+        retention.logs = Some(Duration::ZERO);
+        assert_eq!(every(&retention), Some(SHORTEST));
+    }
+}
