@@ -15,7 +15,10 @@ const EDGES: [(&str, &[&str]); 16] = [
     ("clock", &[]),
     ("durable", &[]),
     ("config", &["protocol", "durable"]),
-    ("spool", &["durable", "protocol", "store::audit"]),
+    (
+        "spool",
+        &["durable", "protocol", "store::audit", "store::archive"],
+    ),
     ("store", &["durable", "protocol", "clock"]),
     ("watch", &[]),
     ("keeper", &["clock", "durable"]),

@@ -10,10 +10,12 @@ use crate::cli::{Failed, Global, Outcome, duration};
 use crate::clock::{Clock, Wall};
 use crate::inspect::list::{Filter, rows};
 use crate::inspect::newest;
-use crate::inspect::summary::Row;
+use crate::inspect::summary::{Place, Row};
 use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+use crate::store::archive::Archive;
 
 /// The filters that `list` and bulk actions share.
 #[derive(Debug, Default, Args)]
@@ -149,6 +151,9 @@ pub struct Options {
     /// Which page, from 1
     #[arg(long, default_value_t = 1, value_name = "N")]
     page: usize,
+    /// What was packed by `archive`, the file packed last first, instead of what stands in folders
+    #[arg(long, conflicts_with_all = ["waiting", "page"])]
+    archived: bool,
     /// Only what changed before this instant, like the last row's `updated_at` for the next page
     #[arg(long, value_name = "TIME", value_parser = instant)]
     before: Option<Wall>,
@@ -164,6 +169,9 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
         before: options.before,
         ..options.filters.to_filter()?
     };
+    if options.archived {
+        return list_archived(global, options, &layout, &filter);
+    }
     // A machine reads all of it; a person reads a page.
     let limit = options.limit.unwrap_or(if global.json { 0 } else { 50 });
     let all = limit == 0;
@@ -177,7 +185,12 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
     } else {
         newest::first(&layout, &filter, newest::MANY)?
     };
-    let mut found = rows(places, &filter).skip(skip);
+    // Pages before this one are read only where that is needed to know what is on them.
+    let (unread, skip) = match filter.asks_for_content() {
+        true => (0, skip),
+        false => (skip, 0),
+    };
+    let mut found = rows(places.skip(unread), &filter).skip(skip);
     let mut out = std::io::stdout().lock();
     if global.json {
         for (_, row) in found.take(take) {
@@ -202,6 +215,55 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
     }
     if options.filters.waiting == Some(Waiting::Human) {
         eprintln!("handoffd show ID tells what is asked and how to answer");
+    }
+    Ok(0)
+}
+
+/// Rows of the archive, in the order of its files.
+fn list_archived(global: &Global, options: &Options, layout: &Layout, filter: &Filter) -> Outcome {
+    let limit = options.limit.unwrap_or(if global.json { 0 } else { 50 });
+    let most = if limit == 0 { usize::MAX } else { limit };
+    let mut out = std::io::stdout().lock();
+    let mut shown = Vec::new();
+    let mut count = 0;
+    let enough = || std::io::Error::from(std::io::ErrorKind::Interrupted);
+    let read = Archive::new(&layout.archive()).each(|packed| {
+        let place = Place::archived(layout, packed);
+        if !filter.has_state(place.state) || !filter.has_time(place.modified) {
+            return Ok(());
+        }
+        for (_, row) in rows(std::iter::once(place), filter) {
+            if count >= most {
+                return Err(enough());
+            }
+            count += 1;
+            if global.json {
+                writeln!(out, "{}", row.to_json())?;
+            } else {
+                shown.push(row);
+            }
+        }
+        Ok(())
+    });
+    let more = match read {
+        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
+        read => {
+            read?;
+            false
+        }
+    };
+    if global.json {
+        return Ok(0);
+    }
+    if shown.is_empty() {
+        eprintln!("nothing matches");
+        return Ok(0);
+    }
+    let (heading, mut table) = all_kinds(shown.into_iter());
+    table.insert(0, heading.iter().map(|h| ink(h, Ink::Bold)).collect());
+    out.write_all(columns(&table).as_bytes())?;
+    if more {
+        eprintln!("more: --limit 0 for all");
     }
     Ok(0)
 }

@@ -14,6 +14,7 @@ use crate::keeper::journal;
 use crate::runner::launch::AttemptPaths;
 use crate::runner::slots::Slots;
 use crate::spool::layout::Layout;
+use crate::store::archive::packed::Packed;
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -37,6 +38,9 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
         eprintln!("{id} has had no attempt yet");
         return Ok(0);
     };
+    if let Some(packed) = &place.packed {
+        return packed_log(packed, attempt);
+    }
     let mut file = match open(&layout, id, attempt) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -62,8 +66,17 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
     }
 }
 
+fn packed_log(packed: &Packed, attempt: u32) -> Outcome {
+    let name = format!("{}.{attempt}.log", packed.id);
+    match packed.files.iter().find(|(it, _)| *it == name) {
+        Some((_, bytes)) => copy_text(&mut &bytes[..], &mut io::stdout().lock())?,
+        None => eprintln!("attempt {attempt} of {} wrote nothing to stderr", packed.id),
+    }
+    Ok(0)
+}
+
 /// Copies a log; the hole at the head of one that was cut is left out.
-fn copy_text(file: &mut File, out: &mut impl Write) -> io::Result<()> {
+fn copy_text(file: &mut impl Read, out: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let read = file.read(&mut buffer)?;

@@ -5,6 +5,7 @@
 
 mod act;
 mod answer;
+mod archive;
 mod artifacts;
 mod audit;
 mod chain;
@@ -121,6 +122,8 @@ enum Command {
     Validate(validate::Options),
     /// Delete what has ended and is old
     Prune(prune::Options),
+    /// Pack what ended long ago, where it is still found
+    Archive(archive::Options),
     /// The figures that the metrics port serves, for monitoring
     Metrics(metrics::Options),
     /// Check the configuration and the root
@@ -236,6 +239,7 @@ pub fn main() -> ExitCode {
         Some(Command::State(options)) => state::state(&cli.global, options),
         Some(Command::Validate(options)) => validate::validate(&cli.global, options),
         Some(Command::Prune(options)) => prune::prune(&cli.global, options),
+        Some(Command::Archive(options)) => archive::archive(&cli.global, options),
         Some(Command::Metrics(options)) => metrics::metrics(&cli.global, options),
         Some(Command::Check(options)) => check::check(&cli.global, options),
         Some(Command::Schema(options)) => schema::schema(&cli.global, options),

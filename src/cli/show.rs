@@ -29,7 +29,7 @@ pub fn show(global: &Global, options: &Options) -> Outcome {
         Place::find(&layout, &options.id).ok_or_else(|| unknown_id(&layout, &options.id))?;
     let mut out = std::io::stdout().lock();
     if global.json {
-        out.write_all(&std::fs::read(&place.path)?)?;
+        out.write_all(&place.bytes()?)?;
         return Ok(0);
     }
     let Some((doc, record)) = place.read() else {
@@ -115,7 +115,14 @@ fn page(
             .map(|seconds| format!("{seconds} s")),
     );
     fact("summary", plain(&["result", "summary"]));
-    fact("file", Some(safe(&layout.relative(&place.path), false)));
+    let file = safe(&layout.relative(&place.path), false);
+    fact(
+        "file",
+        Some(match place.packed {
+            Some(_) => format!("packed in {file}/"),
+            None => file,
+        }),
+    );
     say(columns(&facts).trim_end().to_owned());
     if let Some(asked) = Question::of(doc).filter(|_| place.state == State::Waiting) {
         say(question(&place.id, &asked).trim_end().to_owned());

@@ -13,6 +13,7 @@ use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::spool::layout::Layout;
+use crate::store::archive::Archive;
 use crate::watch::{FolderKey, Mode, Watcher};
 
 /// Looked at even if no event came: a folder may be on a file system that sends none.
@@ -34,7 +35,10 @@ pub struct Options {
 pub fn wait(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
     for id in &options.ids {
-        if layout.states_of(id).is_empty() && layout.submission(id).is_none() {
+        if layout.archived(id).is_none()
+            && layout.states_of(id).is_empty()
+            && layout.submission(id).is_none()
+        {
             // It may be between two folders: a second look tells.
             std::thread::yield_now();
             if layout.states_of(id).is_empty() && layout.submission(id).is_none() {
@@ -107,6 +111,12 @@ fn ended(layout: &Layout, id: &str) -> Option<(State, Vec<u8>)> {
             let doc = Record::document(&bytes)?;
             let says_so = doc.get("status").and_then(Value::as_str) == Some(state.status());
             says_so.then_some((state, bytes))
+        })
+        .or_else(|| {
+            let is_back = !layout.states_of(id).is_empty() || layout.submission(id).is_some();
+            let packed = Archive::new(&layout.archive()).find(id).ok()?;
+            let packed = packed.filter(|_| !is_back)?;
+            Some((packed.state, packed.record))
         })
 }
 

@@ -274,6 +274,9 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
     let Some(state) = states.first().copied() else {
         return match world.layout.submission(&id) {
             Some(path) => on_pending(world, name, identity, &command, &path, &id),
+            None if world.layout.archived(&id).is_some() => give_up(format!(
+                "{id} is packed in the archive; put it back with: handoffd archive --restore {id}"
+            )),
             None => give_up(format!("no handoff is called {id}")),
         };
     };

@@ -224,6 +224,10 @@ pub fn dependency_state(layout: &Layout, id: &str) -> Dependency {
     } else if layout.submission(id).is_some() {
         Dependency::Live
     } else {
-        Dependency::Missing
+        match layout.archived(id) {
+            Some(State::Completed) => Dependency::Completed,
+            Some(_) => Dependency::Failed,
+            None => Dependency::Missing,
+        }
     }
 }

@@ -17,6 +17,8 @@ use crate::retention::leave;
 use crate::retention::spared::Spared;
 use crate::retention::sweep::{Kind, Old, Sweep};
 use crate::spool::change::Change;
+use crate::spool::layout::Layout;
+use crate::store::archive::Archive;
 use crate::store::audit;
 
 /// How long a pass leaves the disk to others after each step.
@@ -82,6 +84,22 @@ impl Engine {
             self.sweep_at = Some(at);
             self.alarm(at, Alarm::Retention);
         }
+    }
+}
+
+/// An index of the archive that is behind, as a crash leaves it, is brought up to date: an id that
+/// is packed must not run again. Who packs at this moment does the same.
+pub(super) fn mend_archive(layout: &Layout) {
+    let archive = Archive::new(&layout.archive());
+    if !layout.archive().is_dir() {
+        return;
+    }
+    let mended = archive.try_lock().and_then(|lock| match lock {
+        Some(_lock) => archive.mend(),
+        None => Ok(()),
+    });
+    if let Err(error) = mended {
+        tracing::warn!("the archive can't be read, so ids in it count as free: {error}");
     }
 }
 

@@ -28,7 +28,7 @@ use crate::engine::past::Past;
 use crate::engine::readmit::finish_rejections;
 use crate::engine::recovery::{Found, recover_one, sweep_claims};
 use crate::engine::world::{Workers, World};
-use crate::engine::{Busy, Engine};
+use crate::engine::{Busy, Engine, retention};
 use crate::figures::histogram::Histogram;
 use crate::keeper::wire::{Held, State as KeeperState, Why};
 use crate::policy::schedule::Schedule;
@@ -319,6 +319,7 @@ impl Engine {
         let mut past = Past::gather(&world, held, recent)?;
         finish_rejections(&world, &past)?;
         leave::put_back(&world.layout)?;
+        retention::mend_archive(&world.layout);
         for folder in [State::InProgress, State::Waiting] {
             for id in scan::record_ids(&world.layout.state(folder))? {
                 match recover_one(&world, folder, &id, &mut past) {

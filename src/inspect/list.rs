@@ -35,6 +35,11 @@ impl Filter {
             && self.before.is_none_or(|before| modified < before)
     }
 
+    /// Whether it takes the record to tell if a handoff is wanted.
+    pub fn asks_for_content(&self) -> bool {
+        self.agent.is_some() || self.code.is_some() || self.text.is_some() || self.waiting.is_some()
+    }
+
     /// Whether a handoff may be wanted that this line was the last to tell of. Saves reading
     /// its record; where in doubt, it may.
     pub fn may_match(&self, line: &Line) -> bool {

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, statat};
 
 use crate::clock::Wall;
 use crate::inspect::list::Filter;
-use crate::inspect::summary::{Place, id_of};
+use crate::inspect::summary::{Place, id_of, is_handoff};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::spool::reject::numbered;
@@ -41,6 +41,7 @@ impl Entry {
             state: self.state,
             path: layout.state(self.state).join(&*self.name),
             modified: self.modified,
+            packed: None,
         })
     }
 }
@@ -52,7 +53,7 @@ pub fn walk(folder: &Path, state: State, mut each: impl FnMut(&OsStr, Wall)) -> 
     for entry in Dir::read_from(&fd)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if !is_plain(entry.file_type()) || id_of(state, name).is_none() {
+        if !is_plain(entry.file_type()) || !is_handoff(state, name) {
             continue;
         }
         // It may have moved on since it was listed.
@@ -82,7 +83,7 @@ pub fn count(folder: &Path, state: State, most: usize) -> io::Result<usize> {
     for entry in Dir::read_from(&fd)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        count += usize::from(is_plain(entry.file_type()) && id_of(state, name).is_some());
+        count += usize::from(is_plain(entry.file_type()) && is_handoff(state, name));
         if count >= most {
             break;
         }

@@ -18,8 +18,8 @@ use crate::store::audit;
 
 /// How many of a kind are shown.
 const SHOWN: usize = 10;
-/// How far back the audit log is read for rates.
-const RATE_BYTES: u64 = 4 * 1024 * 1024;
+/// How many lines of the audit log are read for rates.
+const RATE_LINES: usize = 200_000;
 /// How many waiting records are read to say what they wait for.
 const WAITING_READ: usize = 20_000;
 const HOUR_MS: i64 = 3_600_000;
@@ -126,14 +126,19 @@ fn running(layout: &Layout, places: impl Iterator<Item = Place>, now: Now) -> Ve
 }
 
 fn last_hour(layout: &Layout, since: Wall) -> (usize, usize) {
-    let lines = audit::recent(&layout.audit(), RATE_BYTES).unwrap_or_default();
-    let count = |to: &str| {
-        lines
-            .iter()
-            .filter(|line| line.at >= since && line.detail.get("to").is_some_and(|v| v == to))
-            .count()
-    };
-    (count("completed"), count("failed"))
+    let mut ended = (0, 0);
+    let lines = audit::newest_first(&layout.audit());
+    // Lines may be a little out of order; a minute is much more than that.
+    let recent = lines.into_iter().flatten().map_while(Result::ok);
+    let recent = recent.take_while(|line| line.at >= since.plus_ms(-60_000));
+    for line in recent.take(RATE_LINES).filter(|line| line.at >= since) {
+        match line.detail.get("to").and_then(Value::as_str) {
+            Some("completed") => ended.0 += 1,
+            Some("failed") => ended.1 += 1,
+            _ => {}
+        }
+    }
+    ended
 }
 
 impl Status {

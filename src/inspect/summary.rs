@@ -17,6 +17,8 @@ use crate::protocol::record::Record;
 use crate::protocol::request::Priority;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
+use crate::store::archive::Archive;
+use crate::store::archive::packed::Packed;
 
 /// What a list shows of a handoff.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +78,17 @@ pub fn id_of(state: State, name: &OsStr) -> Option<String> {
     (!id.starts_with('.')).then_some(id)
 }
 
+/// Whether a file name in a state folder stands for a handoff.
+pub fn is_handoff(state: State, name: &OsStr) -> bool {
+    match state {
+        State::Pending => id_of(state, name).is_some(),
+        _ => {
+            let bytes = name.as_bytes();
+            bytes.ends_with(b".json") && !bytes.starts_with(b".") && name.to_str().is_some()
+        }
+    }
+}
+
 /// A file of a state folder that stands for a handoff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -83,6 +96,8 @@ pub struct Place {
     pub state: State,
     pub path: PathBuf,
     pub modified: Wall,
+    /// The record of one that is packed; it stands in no folder.
+    pub packed: Option<Box<Packed>>,
 }
 
 impl Place {
@@ -104,11 +119,38 @@ impl Place {
             state,
             path,
             modified: Wall(seconds * 1000 + nanoseconds / 1_000_000),
+            packed: None,
         })
     }
 
-    /// Where the id stands now.
+    /// One that was packed.
+    pub fn archived(layout: &Layout, packed: Packed) -> Self {
+        Self {
+            id: packed.id.clone(),
+            state: packed.state,
+            path: layout.archive(),
+            modified: packed.modified,
+            packed: Some(Box::new(packed)),
+        }
+    }
+
+    /// The bytes of its file.
+    pub fn bytes(&self) -> std::io::Result<Vec<u8>> {
+        match &self.packed {
+            Some(packed) => Ok(packed.record.clone()),
+            None => fs::read(&self.path),
+        }
+    }
+
+    /// Where the id stands now, in a folder or in the archive.
     pub fn find(layout: &Layout, id: &str) -> Option<Self> {
+        Self::find_in_folders(layout, id).or_else(|| {
+            let packed = Archive::new(&layout.archive()).find(id).ok()??;
+            Some(Self::archived(layout, packed))
+        })
+    }
+
+    fn find_in_folders(layout: &Layout, id: &str) -> Option<Self> {
         // It may move from one folder to the next while they are looked at in turn.
         (0..3).find_map(|_| {
             State::ALL.into_iter().find_map(|state| {
@@ -123,7 +165,7 @@ impl Place {
 
     /// The document there, and the daemon's part of it where it is a record.
     pub fn read(&self) -> Option<(Map<String, Value>, Option<Record>)> {
-        let bytes = fs::read(&self.path).ok()?;
+        let bytes = self.bytes().ok()?;
         if self.state == State::Pending {
             let ext = self.path.extension()?.to_str().and_then(Ext::parse)?;
             return Some((document::parse(&bytes, ext).ok()?.map, None));

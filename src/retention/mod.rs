@@ -5,5 +5,6 @@
 //! files is worked off beside the load.
 
 pub mod leave;
+pub mod pack;
 pub mod spared;
 pub mod sweep;

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::protocol::lifecycle::State;
+use crate::store::archive::Archive;
 
 #[derive(Debug, Clone)]
 pub struct Layout {
@@ -121,6 +122,11 @@ impl Layout {
         self.root.join("context")
     }
 
+    /// Where ended handoffs are packed.
+    pub fn archive(&self) -> PathBuf {
+        self.root.join("archive")
+    }
+
     pub fn artifacts(&self) -> PathBuf {
         self.root.join("artifacts")
     }
@@ -192,11 +198,17 @@ impl Layout {
             .collect()
     }
 
+    /// The state in which this id was packed, if it was.
+    pub fn archived(&self, id: &str) -> Option<State> {
+        Archive::new(&self.archive()).state_of(id)
+    }
+
     /// Whether the id may not be given to anything new.
     pub fn is_taken(&self, id: &str) -> bool {
         !self.states_of(id).is_empty()
             || fs::symlink_metadata(self.state(State::Failed).join(format!("{id}.rejected")))
                 .is_ok()
+            || self.archived(id).is_some()
     }
 
     /// The submission of this id in `pending/`, whatever its extension.

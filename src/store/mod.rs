@@ -1,6 +1,7 @@
 //! Stores beside the queue: the audit log, what specialists produced, the states of tasks,
 //! schemas, boards, packages.
 
+pub mod archive;
 pub mod artifacts;
 pub mod audit;
 pub mod board;

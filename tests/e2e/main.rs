@@ -12,6 +12,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod archive;
 mod artifacts;
 mod attempts;
 mod boards;

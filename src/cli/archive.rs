@@ -1,0 +1,120 @@
+//! `handoffd archive`: packs what ended long ago, where it is still found.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::cli::{Failed, Global, Outcome, duration, unknown_id};
+use crate::clock::Clock;
+use crate::retention::leave;
+use crate::retention::pack::{Packer, restore};
+use crate::retention::spared::Spared;
+use crate::retention::sweep::{Kind, Sweep};
+use crate::spool::layout::Layout;
+use crate::store::archive::Archive;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Packed are the record, the request as it was dropped and the logs of attempts, \
+                  into archive/packed-DAY-N.jsonl.gz, which zcat reads too. show, list --archived, \
+                  chain, audit, export, wait and logs still find them, their ids stay taken, and a \
+                  handoff that depends on a completed one is met. What a handoff on its way names is \
+                  spared, as prune does. It may run beside a daemon.\n\nExamples:\n  handoffd archive \
+                  --dry-run\n  handoffd archive --older-than 7d --state completed\n  handoffd archive \
+                  --restore build-17"
+)]
+pub struct Options {
+    /// How long ago they ended at least
+    #[arg(long, value_name = "AGE", value_parser = duration, default_value = "30d")]
+    older_than: Duration,
+    /// Only these [default: both]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    state: Vec<Ended>,
+    /// Say what would be packed, and pack nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Put this handoff back into its folder instead, so that it can be retried
+    #[arg(long, value_name = "ID", conflicts_with_all = ["older_than", "state", "dry_run"])]
+    restore: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ended {
+    Completed,
+    Failed,
+}
+
+pub fn archive(global: &Global, options: &Options) -> Outcome {
+    let layout = global.existing_layout()?;
+    if let Some(id) = &options.restore {
+        return put_back(&layout, id);
+    }
+    let now = Clock::System.now().wall;
+    let age = i64::try_from(options.older_than.as_millis()).unwrap_or(i64::MAX);
+    let archive = Archive::new(&layout.archive());
+    let lock = (!options.dry_run).then(|| archive.lock()).transpose()?;
+    if lock.is_some() {
+        layout.ensure()?;
+        leave::put_back(&layout)?;
+        archive.mend()?;
+    }
+    let mut spared = Spared::default();
+    for (state, kind) in [
+        (Ended::Completed, Kind::Completed),
+        (Ended::Failed, Kind::Failed),
+    ] {
+        if !options.state.is_empty() && !options.state.contains(&state) {
+            continue;
+        }
+        let sweep = Sweep {
+            layout: &layout,
+            kind,
+            before: now.plus_ms(age.saturating_neg()),
+            pause: &|| {},
+        };
+        let mut packer = Packer::new(&layout, now);
+        let mut found = 0;
+        sweep.run(&mut spared, |old| {
+            found += old.len();
+            for old in old.into_iter().filter(|_| !options.dry_run) {
+                packer.take(old)?;
+            }
+            Ok(())
+        })?;
+        packer.flush()?;
+        let count = if options.dry_run {
+            found
+        } else {
+            packer.tally.packed
+        };
+        tell(global, kind, count, packer.tally.left, options.dry_run);
+    }
+    Ok(0)
+}
+
+fn tell(global: &Global, kind: Kind, count: usize, left: usize, dry_run: bool) {
+    let kind = kind.word();
+    if global.json {
+        let text = json!({ "kind": kind, "handoffs": count, "left": left, "packed": !dry_run });
+        println!("{text}");
+        return;
+    }
+    let verb = if dry_run { "would pack" } else { "packed" };
+    println!("{kind}: {verb} {count} handoffs");
+    if left > 0 {
+        eprintln!("{kind}: {left} were left where they are: no records, or changed meanwhile");
+    }
+}
+
+fn put_back(layout: &Layout, id: &str) -> Outcome {
+    let found = Archive::new(&layout.archive()).find(id)?;
+    let packed = found.ok_or_else(|| unknown_id(layout, id))?;
+    layout.ensure()?;
+    if !restore(layout, &packed)? {
+        let text = format!("{id} stands in {} already", layout.handoffs().display());
+        return Err(Failed::thing("TAKEN", anyhow::anyhow!(text)));
+    }
+    eprintln!("{id} stands in {} again", packed.state);
+    Ok(0)
+}

@@ -1,0 +1,213 @@
+//! The archive: packed handoffs are out of the way, still found, and never lost.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::common::{Daemon, Root, orders, with};
+
+fn make_old(root: &Root, state: &str, id: &str) {
+    let year_ago = SystemTime::now() - Duration::from_secs(365 * 86_400);
+    let file = File::options()
+        .write(true)
+        .open(root.state(state, id))
+        .unwrap();
+    file.set_modified(year_ago).unwrap();
+}
+
+fn said(root: &Root, args: &[&str]) -> String {
+    let output = root.cli(args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Two that ended long ago, one lately, one that somebody waits for; the daemon runs on.
+fn ended(root: &Root) -> Daemon {
+    let daemon = Daemon::start(root);
+    for id in ["good", "young", "needed"] {
+        root.drop_request(id, &orders("echo said >&2; exit 0"));
+        root.completed(id);
+    }
+    root.drop_request("bad", &orders("echo no >&2; exit 64"));
+    root.failed("bad");
+    let waits = with(
+        orders("exit 0"),
+        json!({"depends_on": ["needed", "nobody"]}),
+    );
+    root.drop_request("waits", &waits);
+    root.record("waiting", "waits");
+    for (state, id) in [
+        ("completed", "good"),
+        ("completed", "needed"),
+        ("failed", "bad"),
+    ] {
+        make_old(root, state, id);
+    }
+    daemon
+}
+
+#[test]
+fn what_is_packed_is_gone_from_its_folder_and_found_by_its_id() {
+    let root = Root::new();
+    let _daemon = ended(&root);
+    let before = fs::read_to_string(root.state("completed", "good")).unwrap();
+    let dry = said(&root, &["archive", "--dry-run"]);
+    assert_eq!(
+        dry,
+        "completed: would pack 1 handoffs\nfailed: would pack 1 handoffs\n"
+    );
+    assert!(root.state("completed", "good").exists() && !root.path("archive").exists());
+    said(&root, &["archive"]);
+    assert!(root.states_of("good").is_empty() && root.states_of("bad").is_empty());
+    assert!(!root.path(".handoffd/logs/bad.1.log").exists());
+    assert_eq!(root.states_of("needed"), ["completed"], "`waits` names it");
+    assert_eq!(root.states_of("young"), ["completed"]);
+    assert_eq!(said(&root, &["show", "good", "--json"]), before);
+    assert!(said(&root, &["show", "good"]).contains("packed in archive/"));
+    assert_eq!(said(&root, &["wait", "good"]), before);
+    assert!(said(&root, &["audit", "good"]).contains("completed"));
+    assert_eq!(said(&root, &["logs", "bad"]), "no\n");
+    assert!(said(&root, &["export", "good"]).contains("good"));
+    assert!(said(&root, &["chain", "good"]).contains("completed"));
+    let listed = said(&root, &["list", "--archived", "--json"]);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let failed = said(&root, &["list", "--archived", "--code", "PROCESSING_ERROR"]);
+    assert!(
+        failed.contains("bad") && !failed.contains("good"),
+        "{failed}"
+    );
+    assert_eq!(
+        said(&root, &["archive"]),
+        "completed: packed 0 handoffs\nfailed: packed 0 handoffs\n"
+    );
+}
+
+#[test]
+fn a_packed_id_stays_taken_and_meets_who_depends_on_it() {
+    let root = Root::new();
+    let daemon = ended(&root);
+    said(&root, &["archive"]);
+    root.drop_request("good", &orders("exit 0"));
+    let (_, code) = root.failed("good~2");
+    assert_eq!(code, "DUPLICATE_ID");
+    assert!(root.states_of("good").is_empty());
+    let after = |id: &str| with(orders("exit 0"), json!({"depends_on": [id]}));
+    root.drop_request("met", &after("good"));
+    root.completed("met");
+    root.drop_request("unmet", &after("bad"));
+    let (_, code) = root.failed("unmet");
+    assert_eq!(code, "DEPENDENCY_MISSING");
+    // Also by a daemon that finds the index lost.
+    assert_eq!(daemon.terminate(), Some(0));
+    fs::remove_file(root.path("archive/index")).unwrap();
+    let _daemon = Daemon::start(&root);
+    root.drop_request("good", &orders("exit 0"));
+    assert_eq!(root.failed("good~3").1, "DUPLICATE_ID");
+}
+
+#[test]
+fn a_packed_failure_can_be_put_back_and_retried() {
+    let root = Root::new();
+    let _daemon = ended(&root);
+    let before = fs::read(root.state("failed", "bad")).unwrap();
+    said(&root, &["archive", "--state", "failed"]);
+    assert_eq!(root.states_of("good"), ["completed"]);
+    let refused = root.cli(&["retry", "bad"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    said(&root, &["archive", "--restore", "bad"]);
+    assert_eq!(fs::read(root.state("failed", "bad")).unwrap(), before);
+    assert_eq!(said(&root, &["logs", "bad"]), "no\n");
+    assert_eq!(
+        root.cli(&["archive", "--restore", "bad"]).status.code(),
+        Some(1)
+    );
+    said(&root, &["retry", "bad"]);
+    root.record_that("failed", "bad", |record| {
+        record["handoffd"]["attempts"].as_array().unwrap().len() == 2
+    });
+    // Packed once more, the newer one counts.
+    make_old(&root, "failed", "bad");
+    said(&root, &["archive"]);
+    let record: Value = serde_json::from_str(&said(&root, &["show", "bad", "--json"])).unwrap();
+    assert_eq!(record["handoffd"]["attempts"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn row_40_what_is_packed_and_not_yet_gone_goes_without_being_packed_twice() {
+    let root = Root::new();
+    let _daemon = ended(&root);
+    let before = fs::read(root.state("completed", "good")).unwrap();
+    said(&root, &["archive"]);
+    let files = root.names("archive");
+    for _ in 0..2 {
+        // As if it had been killed before the first original went.
+        fs::write(root.state("completed", "good"), &before).unwrap();
+        make_old(&root, "completed", "good");
+        let path = root.state("completed", "good");
+        let packed: Value = serde_json::from_slice(&before).unwrap();
+        assert_eq!(packed["status"], "completed");
+        assert!(path.exists());
+        said(&root, &["archive"]);
+        assert!(root.states_of("good").is_empty());
+    }
+    let grown = root.names("archive").len() - files.len();
+    assert!(grown <= 1, "its time differs once at most: {grown}");
+    assert_eq!(said(&root, &["show", "good", "--json"]).as_bytes(), before);
+}
+
+/// Killed wherever it may be, again and again: every record is in the folder or in the archive.
+#[test]
+fn killed_anywhere_no_record_is_in_neither_place() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    root.assert_works("first");
+    assert_eq!(daemon.terminate(), Some(0));
+    let record = fs::read_to_string(root.state("completed", "first")).unwrap();
+    let mut all = BTreeMap::new();
+    for n in 0..400 {
+        let id = format!("job-{n}");
+        let text = record.replace("\"first\"", &format!("\"{id}\""));
+        fs::write(root.state("completed", &id), &text).unwrap();
+        make_old(&root, "completed", &id);
+        all.insert(id, text);
+    }
+    let packed_of = |id: &str| {
+        let archive = handoffd::store::archive::Archive::new(&root.path("archive"));
+        archive.find(id).unwrap()
+    };
+    let mut ended_by_itself = false;
+    for round in 0..40 {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+            .args(["archive", "--root"])
+            .arg(root.dir())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(5 + round * 7));
+        ended_by_itself = child.try_wait().unwrap().is_some();
+        let _ = child.kill();
+        child.wait().unwrap();
+        handoffd::retention::leave::put_back(&handoffd::spool::layout::Layout::new(root.dir()))
+            .unwrap();
+        for (id, text) in &all {
+            let stands = fs::read_to_string(root.state("completed", id)).ok();
+            let found = stands
+                .or_else(|| packed_of(id).map(|packed| String::from_utf8(packed.record).unwrap()));
+            assert_eq!(found.as_ref(), Some(text), "{id} after round {round}");
+        }
+        if ended_by_itself {
+            break;
+        }
+    }
+    if !ended_by_itself {
+        said(&root, &["archive"]);
+    }
+    for (id, text) in &all {
+        assert!(root.states_of(id).is_empty(), "{id}");
+        assert_eq!(packed_of(id).unwrap().record, text.as_bytes(), "{id}");
+    }
+}
