@@ -186,9 +186,10 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
         newest::first(&layout, &filter, newest::MANY)?
     };
     // Pages before this one are read only where that is needed to know what is on them.
-    let (unread, skip) = match filter.asks_for_content() {
-        true => (0, skip),
-        false => (skip, 0),
+    let (unread, skip) = if filter.asks_for_content() {
+        (0, skip)
+    } else {
+        (skip, 0)
     };
     let mut found = rows(places.skip(unread), &filter).skip(skip);
     let mut out = std::io::stdout().lock();

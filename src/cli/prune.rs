@@ -68,9 +68,10 @@ pub fn prune(global: &Global, options: &Options) -> Outcome {
         let mut files = 0;
         sweep.run(&mut spared, |old| {
             for old in old {
-                files += match options.dry_run {
-                    true => old.count(),
-                    false => old.remove(&layout)?,
+                files += if options.dry_run {
+                    old.count()
+                } else {
+                    old.remove(&layout)?
                 };
             }
             Ok(())

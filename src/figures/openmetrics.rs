@@ -1,4 +1,4 @@
-//! The OpenMetrics text format, version 1.0: the writing half.
+//! The `OpenMetrics` text format, version 1.0: the writing half.
 //!
 //! Written by hand rather than with a metrics crate: those keep shared objects that are updated
 //! where things happen, while here a page is made from a snapshot when somebody asks for it. What

@@ -68,7 +68,11 @@ pub fn walk(folder: &Path, state: State, mut each: impl FnMut(&OsStr, Wall)) -> 
             State::Pending => (stat.st_ctime, stat.st_ctime_nsec),
             _ => (stat.st_mtime, stat.st_mtime_nsec),
         };
-        #[allow(clippy::unnecessary_cast, reason = "its type differs between systems")]
+        #[allow(
+            clippy::unnecessary_cast,
+            clippy::cast_possible_wrap,
+            reason = "its type differs between systems"
+        )]
         let ms = seconds as i64 * 1000 + nanoseconds as i64 / 1_000_000;
         each(name, Wall(ms));
     }

@@ -43,7 +43,8 @@ pub struct Ready {
 impl Ready {
     /// When it came, on the wall clock.
     fn arrival_ms(&self) -> i64 {
-        let priority = PRIORITIES[(self.order & 3) as usize];
+        let at = usize::try_from(self.order & 3).unwrap_or_default();
+        let priority = PRIORITIES[at];
         self.key.saturating_add(head_start_ms(priority))
     }
 }
@@ -160,7 +161,7 @@ impl Schedule {
         self.next_order += 1;
         let priorities = PRIORITIES.iter();
         let priority_bits = (0_u64..).zip(priorities).find(|(_, it)| **it == priority);
-        let order = self.next_order << 2 | priority_bits.map_or(2, |(bits, _)| bits);
+        let order = (self.next_order << 2) | priority_bits.map_or(2, |(bits, _)| bits);
         let key = arrival_ms.saturating_sub(head_start_ms(priority));
         self.lane(agent, limits).heap.push(Reverse(Ready {
             key,

@@ -135,7 +135,7 @@ fn the_files_tell_the_same_without_a_daemon() {
 #[test]
 fn waits_and_problems_are_figures() {
     let root = Root::with(ON);
-    let _daemon = Daemon::start(&root);
+    let daemon = Daemon::start(&root);
     let waits = with(
         orders("exit 0"),
         serde_json::json!({"depends_on": ["nobody"]}),
@@ -143,8 +143,7 @@ fn waits_and_problems_are_figures() {
     root.drop_request("waits", &waits);
     root.record("waiting", "waits");
     fs::write(root.path("handoffd.toml"), "nonsense = 1\n").unwrap();
-    root.cli(&["status"]);
-    _daemon.signal(rustix::process::Signal::HUP);
+    daemon.signal(rustix::process::Signal::HUP);
     wait_until("the problem", || {
         let page = scraped(&root);
         let waiting = page.value("handoffd_waiting", &[("on", "dependency")]);

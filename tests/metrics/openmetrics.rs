@@ -1,4 +1,4 @@
-//! A strict reader of the OpenMetrics text format, for what the daemon may send: gauges, counters,
+//! A strict reader of the `OpenMetrics` text format, for what the daemon may send: gauges, counters,
 //! histograms and infos. Whatever the format forbids is an error here, also where scrapers shrug.
 
 use std::collections::{BTreeMap, BTreeSet};

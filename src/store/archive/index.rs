@@ -73,7 +73,7 @@ impl Entry {
             } else {
                 State::Completed
             },
-            offset: u64::from(low) | u64::from(high) << 32,
+            offset: u64::from(low) | (u64::from(high) << 32),
         }
     }
 }
@@ -104,10 +104,8 @@ impl Index {
         if head[..24] != MAGIC[..] {
             let newer = head[..MAGIC_STEM] == MAGIC[..MAGIC_STEM];
             let text = format!("{} is of a newer format", path.display());
-            return Err(match newer {
-                true => io::Error::new(io::ErrorKind::Unsupported, text),
-                false => damaged(),
-            });
+            let refused = io::Error::new(io::ErrorKind::Unsupported, text);
+            return Err(if newer { refused } else { damaged() });
         }
         let mut count = [0; 8];
         count.copy_from_slice(&head[24..32]);

@@ -113,7 +113,7 @@ fn unbytes(value: &Value) -> Option<Vec<u8>> {
     let hex = value.get("hex")?.as_str()?.as_bytes();
     let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16)?).ok();
     hex.chunks(2)
-        .map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?))
+        .map(|pair| Some((digit(pair[0])? << 4) | digit(*pair.get(1)?)?))
         .collect()
 }
 
