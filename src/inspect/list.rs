@@ -46,7 +46,7 @@ impl Filter {
         let text = |key: &str| line.detail.get(key).and_then(Value::as_str);
         let other_code = self.code.as_deref().zip(text("code"));
         let other_agent = self.agent.as_ref().zip(text("agent"));
-        !other_code.is_some_and(|(wanted, code)| wanted != code)
+        other_code.is_none_or(|(wanted, code)| wanted == code)
             && !other_agent.is_some_and(|(wanted, agent)| {
                 AgentName::parse(agent).is_ok_and(|agent| agent != *wanted)
             })

@@ -80,13 +80,11 @@ pub fn id_of(state: State, name: &OsStr) -> Option<String> {
 
 /// Whether a file name in a state folder stands for a handoff.
 pub fn is_handoff(state: State, name: &OsStr) -> bool {
-    match state {
-        State::Pending => id_of(state, name).is_some(),
-        _ => {
-            let bytes = name.as_bytes();
-            bytes.ends_with(b".json") && !bytes.starts_with(b".") && name.to_str().is_some()
-        }
+    if state == State::Pending {
+        return id_of(state, name).is_some();
     }
+    let bytes = name.as_bytes();
+    bytes.ends_with(b".json") && !bytes.starts_with(b".") && name.to_str().is_some()
 }
 
 /// A file of a state folder that stands for a handoff.

@@ -177,7 +177,7 @@ impl Sweep<'_> {
         if pass.old.len() >= TOGETHER {
             self.hand_over(pass, spared, take);
         }
-        if pass.looked % STEP == 0 {
+        if pass.looked.is_multiple_of(STEP) {
             (self.pause)();
         }
     }

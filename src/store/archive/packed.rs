@@ -94,16 +94,14 @@ fn pretty(doc: &Map<String, Value>) -> Vec<u8> {
 /// Text as text; anything else in hex.
 fn bytes(bytes: &[u8]) -> Value {
     use std::fmt::Write as _;
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.into(),
-        Err(_) => {
-            let mut hex = String::with_capacity(bytes.len() * 2);
-            for byte in bytes {
-                let _ = write!(hex, "{byte:02x}");
-            }
-            json!({ "hex": hex })
-        }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.into();
     }
+    let mut hex = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    json!({ "hex": hex })
 }
 
 fn unbytes(value: &Value) -> Option<Vec<u8>> {

@@ -208,10 +208,11 @@ pub fn newest_first(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<Li
             }
             match open.as_mut()?.next() {
                 Ok(None) => open = None,
-                Ok(Some(raw)) => match Line::parse(&raw.bytes) {
-                    Some(line) => return Some(Ok(line)),
-                    None => continue,
-                },
+                Ok(Some(raw)) => {
+                    if let Some(line) = Line::parse(&raw.bytes) {
+                        return Some(Ok(line));
+                    }
+                }
                 Err(error) => return Some(Err(error)),
             }
         }
