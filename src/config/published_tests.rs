@@ -184,7 +184,7 @@ fn the_reader_and_the_table_know_the_same_keys() {
         assert_eq!(known, table, "{text}");
         seen += 1;
     });
-    assert_eq!(seen, 18);
+    assert_eq!(seen, 19);
 }
 
 fn inline(value: &Value) -> String {
