@@ -1,5 +1,10 @@
 //! The figures, from outside: served by a daemon, made from the files, named in the dashboard.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests play producers, who rename as they like"
+)]
+
 #[path = "../common/mod.rs"]
 #[expect(
     dead_code,
