@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn row_37_what_was_on_its_way_out_goes_back_unless_the_id_stands_elsewhere() {
+    fn row_38_what_was_on_its_way_out_goes_back_unless_the_id_stands_elsewhere() {
         let (_dir, layout) = root();
         let out = |id: &str| layout.leaving().join(format!("completed.{id}.json"));
         fs::write(out("x"), "x").unwrap();

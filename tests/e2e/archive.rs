@@ -136,7 +136,7 @@ fn a_packed_failure_can_be_put_back_and_retried() {
 }
 
 #[test]
-fn row_40_what_is_packed_and_not_yet_gone_goes_without_being_packed_twice() {
+fn row_41_what_is_packed_and_not_yet_gone_goes_without_being_packed_twice() {
     let root = Root::new();
     let _daemon = ended(&root);
     let log = root.path(".handoffd/logs/good.1.log");

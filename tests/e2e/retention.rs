@@ -99,7 +99,7 @@ fn nothing_goes_by_default_and_a_reload_is_enough_to_begin() {
 }
 
 #[test]
-fn row_37_a_record_on_its_way_out_is_back_after_a_start() {
+fn row_38_a_record_on_its_way_out_is_back_after_a_start() {
     let root = Root::with(RETENTION);
     ended(&root);
     fs::rename(

@@ -74,7 +74,7 @@ fn many_are_found_and_the_newest_of_one_id_counts() {
 }
 
 #[test]
-fn row_39_an_index_that_is_lost_damaged_or_behind_is_made_anew() {
+fn row_40_an_index_that_is_lost_damaged_or_behind_is_made_anew() {
     let (_dir, archive) = archive();
     pack(&archive, &[packed("a", b"1")]);
     let before = fs::read(archive.index_path()).unwrap();
@@ -98,7 +98,7 @@ fn row_39_an_index_that_is_lost_damaged_or_behind_is_made_anew() {
 }
 
 #[test]
-fn row_38_what_was_being_packed_is_packed_anew() {
+fn row_39_what_was_being_packed_is_packed_anew() {
     let (_dir, archive) = archive();
     pack(&archive, &[packed("a", b"1")]);
     fs::write(archive.dir.join("packing.tmp"), "half a fi").unwrap();
