@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::style::{local, safe};
 use crate::cli::{Global, Outcome, complete, unknown_id};
 use crate::clock::{Clock, Now, Wall, boot_id};
-use crate::config::Config;
+use crate::config::{Config, Specialist};
 use crate::inspect::daemon::Daemon;
 use crate::inspect::explain::{Process, Queue, Situation, Standing, sentences};
 use crate::inspect::links::{self, Relations};
@@ -207,7 +207,7 @@ fn queue(
             .iter()
             .filter(|other| agent_of(other) == agent)
             .count(),
-        specialist_limit: specialist.and_then(|specialist| specialist.max_concurrent),
+        specialist_limit: specialist.and_then(Specialist::at_once),
         all_running: running.len(),
         limit: config.daemon.max_concurrent,
         held_until: held_until(layout, agent.as_ref(), now)?.map(local),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::confine;
 use super::reader::Section;
 use super::sections::{SHORTEST, any_duration, limit, retry};
-use super::types::Specialist;
+use super::types::{Mode, Specialist};
 use super::value::{COMMAND_HINT, Value};
 use crate::protocol::agent::AgentName;
 
@@ -39,13 +39,13 @@ pub(super) fn read(
             ));
             continue;
         }
-        if let Some(Some(specialist)) = value.table(|s| one(s, max_timeout)) {
+        if let Some(Some(specialist)) = value.table(|s| one(s, &agent, max_timeout)) {
             specialists.insert(agent, specialist);
         }
     }
 }
 
-fn one(s: &Section<'_>, max_timeout: Duration) -> Option<Specialist> {
+fn one(s: &Section<'_>, agent: &AgentName, max_timeout: Duration) -> Option<Specialist> {
     let command = s.require("command", COMMAND_HINT, Value::command);
     let mut it = Specialist::default();
     s.set_some("working_dir", &mut it.working_dir, |v| {
@@ -62,6 +62,7 @@ fn one(s: &Section<'_>, max_timeout: Duration) -> Option<Specialist> {
     s.set_some("max_concurrent", &mut it.max_concurrent, |v| {
         v.integer(1..=10_000)
     });
+    resident(s, agent, &mut it);
     s.set_some("rate", &mut it.rate, Value::rate);
     retry(s, &mut it.retry);
     s.set_some("input_schema", &mut it.input_schema, Value::nonempty);
@@ -70,6 +71,27 @@ fn one(s: &Section<'_>, max_timeout: Duration) -> Option<Specialist> {
     confine::read(s, &mut it);
     it.command = command?;
     Some(it)
+}
+
+/// `mode`, and the keys that only a resident specialist has.
+fn resident(s: &Section<'_>, agent: &AgentName, it: &mut Specialist) {
+    s.set("mode", &mut it.mode, |v| {
+        let mode = v.one_of(&[("spawn", Mode::Spawn), ("resident", Mode::Resident)])?;
+        if mode == Mode::Resident && agent.is_wildcard() {
+            // Every name that somebody makes up would keep a process.
+            return v.refuse("use \"spawn\" here, or give the agents that stay their own entries");
+        }
+        Some(mode)
+    });
+    let (handoffs, age) = (s.get("max_handoffs"), s.get("max_age"));
+    if !it.is_resident() {
+        for value in [handoffs, age].into_iter().flatten() {
+            value.refuse::<()>("only with mode = \"resident\"");
+        }
+        return;
+    }
+    it.max_handoffs = handoffs.and_then(|v| v.integer(1..=u64::from(u32::MAX)));
+    it.max_age = age.as_ref().and_then(limit);
 }
 
 fn environment(value: &Value<'_>) -> Option<BTreeMap<String, String>> {

@@ -55,12 +55,19 @@ fn the_whole_example_is_read() {
     assert_eq!(react.stall_timeout, Some(seconds(120)));
     assert_eq!((react.kill_grace, react.linger), (None, None));
     assert_eq!(react.max_concurrent, Some(2));
+    assert!(!react.is_resident());
     let per = seconds(60);
     assert_eq!(react.rate, Some(Rate { starts: 30, per }));
     assert_eq!(react.verify.as_deref().unwrap(), ["npm", "test"]);
     let retry = react.retry.over(&config.defaults.retry);
     assert_eq!((retry.max_retries, retry.delay), (1, seconds(5)));
     assert_eq!(retry.max_delay, seconds(3600));
+
+    let translator = &config.specialists[&agent("translator")];
+    assert!(translator.is_resident());
+    assert_eq!(translator.at_once(), Some(2));
+    assert_eq!(translator.max_handoffs, Some(1000));
+    assert_eq!(translator.max_age, Some(seconds(6 * 3600)));
 
     assert_eq!(config.routes_blocked.len(), 2);
     assert!(config.routes_blocked["missing_requirements"].is_human());

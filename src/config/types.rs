@@ -190,6 +190,11 @@ pub struct Specialist {
     pub kill_grace: Option<Duration>,
     pub linger: Option<Duration>,
     pub max_concurrent: Option<usize>,
+    pub mode: Mode,
+    /// A resident process is let go after this many handoffs.
+    pub max_handoffs: Option<u32>,
+    /// A resident process is let go at this age.
+    pub max_age: Option<Duration>,
     pub rate: Option<Rate>,
     pub retry: RetryOverride,
     pub input_schema: Option<String>,
@@ -245,6 +250,28 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
     /// Run it without one where the kernel can't hold it.
     pub best_effort: bool,
+}
+
+/// Whether a process does one handoff or many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// One process for each attempt.
+    #[default]
+    Spawn,
+    /// A process stays, and gets one handoff after the other.
+    Resident,
+}
+
+impl Specialist {
+    pub fn is_resident(&self) -> bool {
+        self.mode == Mode::Resident
+    }
+
+    /// How many handoffs at once, where that is bounded. A resident command is started once
+    /// unless more is asked for.
+    pub fn at_once(&self) -> Option<usize> {
+        self.max_concurrent.or(self.is_resident().then_some(1))
+    }
 }
 
 /// At most `starts` starts in any `per`.

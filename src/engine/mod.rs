@@ -394,7 +394,7 @@ impl Engine {
         config
             .specialist(agent)
             .map_or_else(AgentLimits::default, |specialist| AgentLimits {
-                max_concurrent: specialist.max_concurrent,
+                max_concurrent: specialist.at_once(),
                 rate: specialist.rate.as_ref().map(|rate| RateLimit {
                     starts: rate.starts,
                     per_ms: attempt::ms(rate.per),

@@ -19,6 +19,15 @@ pub enum Exit {
     Code(i32),
     Signal(i32),
     Unknown,
+    /// It has not: a resident process answered, and lives on.
+    Lives,
+}
+
+impl Exit {
+    /// Nothing that can be known of it speaks against what was given back.
+    fn is_fine(self) -> bool {
+        matches!(self, Self::Code(0) | Self::Unknown | Self::Lives)
+    }
 }
 
 /// Why the daemon ended an attempt, where it did.
@@ -177,7 +186,7 @@ pub fn judge(ended: &Ended) -> Verdict {
     };
     // After a bad exit only a result that admits a failure counts, so only that must be right.
     let admits = claimed.is_some_and(Claim::counts_at_any_exit);
-    if !wrong.is_empty() && (admits || matches!(exit, Exit::Code(0) | Exit::Unknown)) {
+    if !wrong.is_empty() && (admits || exit.is_fine()) {
         return Verdict::Failed(wrong_result(wrong, result));
     }
     if let (Some(Claim::Blocked | Claim::NeedsReview), Some(result)) = (claimed, &result)
@@ -196,10 +205,8 @@ pub fn judge(ended: &Ended) -> Verdict {
         (Some(Claim::Failed), Some(result)) => {
             Verdict::Failed(claimed_failure(exit, result, &ended.stderr_tail))
         }
-        (claimed, result) => match exit {
-            Exit::Code(0) | Exit::Unknown => succeeded(claimed, result, text, warnings),
-            _ => Verdict::Failed(bad_exit(exit, result, ended)),
-        },
+        (claimed, result) if exit.is_fine() => succeeded(claimed, result, text, warnings),
+        (_, result) => Verdict::Failed(bad_exit(exit, result, ended)),
     }
 }
 
@@ -211,7 +218,7 @@ fn choose(ended: &Ended, warnings: &mut Vec<String>) -> Result<Chosen, Box<Failu
     match &ended.result_file {
         Output::Result { result, text } => return Ok((Some(result.clone()), text.clone())),
         Output::Text(text) => return Ok((None, Some(text.clone()))),
-        Output::Broken { why, .. } if matches!(ended.exit, Exit::Code(0)) => {
+        Output::Broken { why, .. } if matches!(ended.exit, Exit::Code(0) | Exit::Lives) => {
             return Err(Box::new(failure(
                 ErrorCode::ValidationFailed,
                 format!("the result at HANDOFF_RESULT is not a JSON object: {why}"),
@@ -365,8 +372,9 @@ fn wrong_result(fields: Vec<FieldError>, result: Option<Map<String, Value>>) -> 
     }
 }
 
-fn exit_words(exit: Exit) -> String {
+pub fn exit_words(exit: Exit) -> String {
     match exit {
+        Exit::Lives => "lives on".to_owned(),
         Exit::Code(code) => format!("exited with {code}"),
         Exit::Signal(signal) => format!("was killed by signal {signal}"),
         Exit::Unknown => "ended, its exit code is lost".to_owned(),
@@ -376,7 +384,10 @@ fn exit_words(exit: Exit) -> String {
 fn claimed_failure(exit: Exit, result: Map<String, Value>, stderr_tail: &str) -> Failure {
     let mut told = failure(
         ErrorCode::ProcessingError,
-        format!("the specialist reported failure and {}", exit_words(exit)),
+        match exit {
+            Exit::Lives => "the specialist reported failure".to_owned(),
+            _ => format!("the specialist reported failure and {}", exit_words(exit)),
+        },
         vec!["Look at result and at the attempt's log, mend the cause and retry".to_owned()],
     );
     if !stderr_tail.is_empty() && result.get("error").is_none() {

@@ -10,6 +10,7 @@ pub mod lint;
 pub mod next;
 pub mod receive;
 pub mod reports;
+pub mod resident;
 pub mod retry;
 pub mod schedule;
 pub mod task;

@@ -240,7 +240,7 @@ pub(super) fn close(
     match facts.exit {
         Exit::Code(code) => attempt.exit_code = Some(code),
         Exit::Signal(signal) => attempt.signal = Some(signal),
-        Exit::Unknown => {}
+        Exit::Unknown | Exit::Lives => {}
     }
     attempt.log.clone_from(&facts.log);
     attempt.error = told.map(|told| AttemptError {

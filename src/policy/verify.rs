@@ -38,7 +38,7 @@ pub fn judge_verify(
         // A verify command that left a whole result and lingers has not said how it ended.
         Some(EndedFor::Linger) => refused("did not exit after it had left a result"),
         None => match exit {
-            Exit::Unknown => return Verified::Again,
+            Exit::Unknown | Exit::Lives => return Verified::Again,
             Exit::Code(0) if !claims_failure(stdout) => {
                 return Verified::Yes(said(exit, stdout, stderr_tail));
             }
@@ -102,7 +102,7 @@ fn said(exit: Exit, stdout: &Output, stderr_tail: &str) -> Value {
     match exit {
         Exit::Code(code) => said.insert("exit_code".to_owned(), code.into()),
         Exit::Signal(signal) => said.insert("signal".to_owned(), signal.into()),
-        Exit::Unknown => None,
+        Exit::Unknown | Exit::Lives => None,
     };
     match stdout {
         Output::Nothing => {}
