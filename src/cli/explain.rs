@@ -18,10 +18,13 @@ use crate::inspect::question::Question;
 use crate::inspect::summary::{Place, Row};
 use crate::inspect::waits::Wait;
 use crate::keeper::journal;
+use crate::policy::intake::Terms;
 use crate::policy::schedule::head_start_ms;
 use crate::protocol::agent::AgentName;
+use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::request::Request;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 
@@ -45,6 +48,12 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
             why: "it is not a whole document".to_owned(),
         },
         Some(_) => standing(&layout, &config, &place, &doc, record.as_ref(), now)?,
+    };
+    let standing = match (standing, &record) {
+        (Standing::Interrupted, Some(record)) if daemon.running => {
+            resident(&config, &options.id, record, now).unwrap_or(Standing::Interrupted)
+        }
+        (standing, _) => standing,
     };
     let told = sentences(&Situation {
         id: options.id.clone(),
@@ -161,11 +170,30 @@ fn running(layout: &Layout, id: &str, record: Option<&Record>, now: Now) -> Stan
         attempt: entry.key.attempt,
         most: None,
         pid: entry.pid,
+        resident: false,
         deadline_in: Some(Duration::from_millis(
             entry.deadline_boot_ms.saturating_sub(now.boot_ms),
         )),
         ending: entry.why.map(|why| format!("{why:?}").to_lowercase()),
     })
+}
+
+/// An attempt that a resident process does, which the keeper knows nothing of.
+fn resident(config: &Config, id: &str, record: &Record, now: Now) -> Option<Standing> {
+    let attempt = record.running_attempt()?;
+    let stem = HandoffId::parse_made(id).ok()?;
+    let request = Request::from_record(record, &stem).ok()?;
+    let specialist = config.specialist(&request.agent);
+    let specialist = specialist.filter(|specialist| specialist.is_resident())?;
+    let terms = Terms::of(&request, Some(specialist), config);
+    let ran = now.wall.0.saturating_sub(attempt.started_at.0);
+    let ran = Duration::from_millis(u64::try_from(ran).unwrap_or(0));
+    Some(Standing::Running(Process {
+        attempt: attempt.number,
+        resident: true,
+        deadline_in: Some(terms.timeout.saturating_sub(ran)),
+        ..Process::default()
+    }))
 }
 
 /// Where it stands among those that are ready for the same specialist, and what is full.

@@ -1,17 +1,21 @@
 //! An attempt as the loop remembers it, and the words its jobs report back with.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
+use crate::config::Specialist;
 use crate::engine::intake::Submission;
 use crate::engine::outcome::End;
 use crate::keeper::wire::{Key, Why};
 use crate::policy::intake::Terms;
+use crate::policy::judge::Exit;
 use crate::protocol::agent::AgentName;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
+use crate::runner::resident::wires::Wire;
 use crate::runner::vitals::{VitalLimits, Vitals};
 use crate::spool::look::Identity;
 
@@ -45,6 +49,7 @@ pub struct Running {
     pub identity: Option<Identity>,
     pub agent: AgentName,
     pub terms: Terms,
+    /// Where it prints to; [`NO_SLOT`] for one that a resident process does.
     pub slot: u32,
     pub started_boot_ms: u64,
     pub vitals: Vitals,
@@ -57,6 +62,36 @@ pub struct Running {
     pub keeper: u64,
     /// The work is done, and is being verified.
     pub verify: Option<Verifying>,
+    /// The resident process that works on it, until it has answered.
+    pub post: Option<Post>,
+}
+
+/// A slot that no attempt has: it is as good as empty.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// A resident process, as one attempt knows it.
+#[derive(Debug, Clone)]
+pub struct Post {
+    pub number: u32,
+    /// None if it could not even be tried to start it.
+    pub wire: Option<Arc<Wire>>,
+    /// What to start, where it is not there yet.
+    pub hire: Option<Arc<Specialist>>,
+    /// Which keeper it was given to.
+    pub keeper: u64,
+    /// Heartbeats since it was given the handoff.
+    pub beats: u64,
+}
+
+/// What the keeper knows resident processes by. No handoff's id begins like this.
+const RESIDENT: &str = "~resident";
+
+pub fn resident_key(number: u32) -> Key {
+    Key::new(RESIDENT, number)
+}
+
+pub fn is_resident(key: &Key) -> bool {
+    key.id == RESIDENT
 }
 
 /// A verify command that runs, after the work it is about.
@@ -83,10 +118,16 @@ pub fn handoff_of(key: &Key) -> &str {
 impl Running {
     /// What the keeper runs of it now.
     pub fn live_key(&self) -> Key {
-        match self.verify {
-            Some(_) => verify_key(&self.key),
-            None => self.key.clone(),
+        match (&self.verify, &self.post) {
+            (Some(_), _) => verify_key(&self.key),
+            (None, Some(post)) => resident_key(post.number),
+            (None, None) => self.key.clone(),
         }
+    }
+
+    /// Whether its time is over, where that is not the keeper's to tell.
+    pub fn is_overdue(&self, now_ms: u64) -> bool {
+        self.post.is_some() && now_ms.saturating_sub(self.started_boot_ms) >= ms(self.terms.timeout)
     }
 
     pub fn live_slot(&self) -> u32 {
@@ -103,7 +144,15 @@ impl Running {
 
     /// What is journalled with the attempt, so that another daemon can take it over.
     pub fn note(&self, slot: u32) -> serde_json::Value {
-        json!({ "slot": slot, "started_boot_ms": self.started_boot_ms })
+        let mut note = json!({ "slot": slot, "started_boot_ms": self.started_boot_ms });
+        if let Some(verify) = &self.verify
+            && let End::Exited {
+                exit: Exit::Lives, ..
+            } = verify.work
+        {
+            note["answered"] = true.into();
+        }
+        note
     }
 }
 

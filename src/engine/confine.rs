@@ -81,7 +81,7 @@ pub fn hold(
     key: &Key,
     argv: &[OsString],
     (stdin, artifact): (&Path, Option<&str>),
-    slot: &Slot,
+    slot: Option<&Slot>,
 ) -> io::Result<Held> {
     let limits = limits(&specialist.rlimits);
     let mut confine = Confine {
@@ -107,7 +107,7 @@ pub fn hold(
         (artifact, handoff_of(key) != key.id),
     )
     .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
-    if let Some(account) = &account {
+    if let (Some(account), Some(slot)) = (&account, slot) {
         for file in [&slot.stdout, &slot.stderr] {
             fchown(file, Some(account.uid), Some(account.gid))?;
         }

@@ -16,6 +16,7 @@ use crate::figures::families::Figures;
 use crate::keeper::wire::{Held, Key, Report};
 use crate::policy::intake::Needs;
 use crate::protocol::lifecycle::State;
+use crate::runner::resident::wires::Said;
 use crate::runner::vitals::Sample;
 use crate::spool::look::Identity;
 use crate::watch::Hint;
@@ -77,6 +78,11 @@ pub enum Event {
     KeeperBack {
         count: u64,
         entries: Vec<Held>,
+    },
+    /// A resident process was heard.
+    Said {
+        number: u32,
+        said: Said,
     },
     Sampled(Vec<Sampled>),
     /// A record that somebody had touched while its attempt runs stands again.

@@ -8,11 +8,12 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::Now;
 use crate::config::Specialist;
-use crate::engine::attempt::{NotLaunched, Running, Source, ms};
-use crate::engine::confine;
+use crate::engine::attempt::{NO_SLOT, NotLaunched, Post, Running, Source, ms};
+use crate::engine::confine::{self, Home};
 use crate::engine::destination::prepare;
 use crate::engine::divert::{Destination, apply, divert, original};
 use crate::engine::event::Event;
+use crate::engine::hire::give;
 use crate::engine::intake::{Seen, Submission, look_at};
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::receive::{changed_artifacts, receipt};
@@ -34,7 +35,7 @@ use crate::protocol::record::{Attempt, Meta, Record};
 use crate::protocol::request::Request;
 use crate::protocol::view::View;
 use crate::runner::collect;
-use crate::runner::launch::{Briefing, command_line, environment, working_dir};
+use crate::runner::launch::{AttemptPaths, Briefing, command_line, environment, working_dir};
 use crate::runner::slots::Slot;
 use crate::runner::vitals::Vitals;
 use crate::spool::change::Change;
@@ -42,10 +43,10 @@ use crate::spool::claim::{self, TakeError, Taken};
 use crate::spool::look::{Identity, Looked, fixed, look, open_quietly};
 
 /// Claims the next attempt of `id` and starts it.
-pub fn launch(world: &World, id: &str, agent: &AgentName, source: Source) {
+pub fn launch(world: &World, id: &str, agent: &AgentName, source: Source, post: Option<Post>) {
     let launched = match source {
-        Source::Pending { ext, read } => from_pending(world, id, agent, ext, read),
-        Source::Waiting => from_waiting(world, id),
+        Source::Pending { ext, read } => from_pending(world, id, agent, ext, read, post),
+        Source::Waiting => from_waiting(world, id, post),
     };
     match launched {
         Ok(running) => world.tell(Event::Launched(Box::new(running))),
@@ -65,6 +66,7 @@ fn from_pending(
     agent: &AgentName,
     ext: Ext,
     read: Option<Box<Submission>>,
+    post: Option<Post>,
 ) -> Launched {
     let again = |why| (Source::Pending { ext, read: None }, why);
     let name = format!("{id}.{ext}");
@@ -118,8 +120,15 @@ fn from_pending(
     }
     let path = world.layout.pending().join(&name);
     let keep = original(world, id, ext, syntax);
-    let from = (State::Pending, Some(path.as_path()));
-    begin(world, record, &request, from, keep, |bytes| {
+    let start = Start {
+        record,
+        request: &request,
+        from: State::Pending,
+        submission: Some(&path),
+        keep,
+        post,
+    };
+    begin(world, start, |bytes| {
         claim::from_pending(
             &world.layout,
             world.committer.spares(),
@@ -133,7 +142,7 @@ fn from_pending(
     .map_err(again)
 }
 
-fn from_waiting(world: &World, id: &str) -> Launched {
+fn from_waiting(world: &World, id: &str, post: Option<Post>) -> Launched {
     let again = |why| (Source::Waiting, why);
     let path = world.layout.record(State::Waiting, id);
     let (bytes, identity) = match look(&path, u64::MAX - 1) {
@@ -163,22 +172,23 @@ fn from_waiting(world: &World, id: &str) -> Launched {
                 return Err(again(NotLaunched::Refused));
             }
             Ok(None) => {
-                return begin(
-                    world,
+                let start = Start {
                     record,
-                    &request,
-                    (State::Waiting, None),
-                    None,
-                    |bytes| {
-                        claim::from_waiting(
-                            &world.layout,
-                            world.committer.spares(),
-                            identity,
-                            id,
-                            bytes,
-                        )
-                    },
-                )
+                    request: &request,
+                    from: State::Waiting,
+                    submission: None,
+                    keep: None,
+                    post,
+                };
+                return begin(world, start, |bytes| {
+                    claim::from_waiting(
+                        &world.layout,
+                        world.committer.spares(),
+                        identity,
+                        id,
+                        bytes,
+                    )
+                })
                 .map_err(again);
             }
         },
@@ -242,31 +252,60 @@ fn acknowledge(world: &World, record: &mut Record, request: &Request, receipt: R
     record.set("acknowledgment", acknowledgment);
 }
 
-/// Claims the record, then hands over to the keeper. Nothing waits for the disk here: the claim
-/// is made durable with the next batch.
+/// A record that is to be claimed for its next attempt.
+struct Start<'a> {
+    record: Record,
+    request: &'a Request,
+    from: State,
+    /// The producer's file, if it is still that.
+    submission: Option<&'a Path>,
+    /// Where a producer's own bytes are kept.
+    keep: Option<PathBuf>,
+    /// The resident process that is to do it.
+    post: Option<Post>,
+}
+
+/// Claims the record, then hands over to the keeper, or to a resident process. Nothing waits for
+/// the disk here: the claim is made durable with the next batch.
 fn begin(
     world: &World,
-    mut record: Record,
-    request: &Request,
-    (from, submission): (State, Option<&Path>),
-    keep: Option<PathBuf>,
+    start: Start<'_>,
     take: impl FnOnce(&[u8]) -> Result<Taken, TakeError>,
 ) -> Result<Running, NotLaunched> {
+    let Start {
+        mut record,
+        request,
+        from,
+        submission,
+        keep,
+        post,
+    } = start;
     let config = world.config();
     let id = request.id.as_str();
     let Some(specialist) = config.specialist(&request.agent) else {
         return Err(NotLaunched::LookAgain);
     };
+    // It was picked for another kind of specialist: the configuration has just changed.
+    if specialist.is_resident() != post.is_some() {
+        world.reservations().release(id);
+        return Err(NotLaunched::LookAgain);
+    }
     let now = world.now();
     let last_error = last_error_digest(&record);
-    let number = open_attempt(&mut record, now, world.boot);
-    let slot = world.slots.acquire().map_err(|error| {
-        world.reservations().release(id);
-        NotLaunched::Io(format!(".handoffd/run/: {error}"))
-    })?;
-    collect::clean(&world.paths(id, number));
+    let attempt = open_attempt(&mut record, now, world.boot);
+    let slot = match post {
+        Some(_) => None,
+        None => Some(world.slots.acquire().map_err(|error| {
+            world.reservations().release(id);
+            NotLaunched::Io(format!(".handoffd/run/: {error}"))
+        })?),
+    };
+    if slot.is_some() {
+        collect::clean(&world.paths(id, attempt));
+    }
+    let number = slot.as_ref().map_or(NO_SLOT, |slot| slot.number);
     let taken = take(&record.to_bytes()).map_err(|error| {
-        world.slots.release(slot.number);
+        world.slots.release(number);
         world.reservations().release(id);
         match error {
             TakeError::Io(error) => match submission.and_then(fixed) {
@@ -279,12 +318,12 @@ fn begin(
     let line = transition(&record, id, "started", from, State::InProgress, now.wall);
     world.board.note(&record, id, State::InProgress, now.wall);
     let mut running = Running {
-        key: Key::new(id, number),
+        key: Key::new(id, attempt),
         record,
         identity: Identity::at(&world.layout.record(State::InProgress, id)).ok(),
         agent: request.agent.clone(),
         terms: Terms::of(request, Some(specialist), &config),
-        slot: slot.number,
+        slot: number,
         started_boot_ms: now.boot_ms,
         vitals: Vitals::new(now.boot_ms),
         cpu_ms: None,
@@ -292,16 +331,26 @@ fn begin(
         cancelled: None,
         keeper: 0,
         verify: None,
+        post: None,
     };
     let key = running.key.clone();
-    let order = Order {
-        key: &key,
-        argv: command_line(&specialist.command, world.layout.root()),
-        stdin: &world.layout.record(State::InProgress, id),
-        slot,
-        last_error,
-    };
-    running.keeper = hand_over(world, &running, request, specialist, order, now);
+    match (slot, post) {
+        (Some(slot), _) => {
+            let order = Order {
+                key: &key,
+                argv: command_line(&specialist.command, world.layout.root()),
+                stdin: &world.layout.record(State::InProgress, id),
+                slot,
+                last_error,
+            };
+            running.keeper = hand_over(world, &running, request, specialist, order, now);
+        }
+        (None, Some(post)) => {
+            let post = give(world, &running, request, post, last_error, now);
+            running.post = Some(post);
+        }
+        (None, None) => {}
+    }
     let change = Change::Settle {
         id: id.to_owned(),
         at: State::InProgress,
@@ -353,47 +402,29 @@ pub fn hand_over(
     let id = running.key.id.as_str();
     let root = world.layout.root();
     let destination = running.record.meta.destination.as_deref();
-    let held = confine::hold(world, specialist, key, &argv, (stdin, destination), &slot);
+    let held = confine::hold(
+        world,
+        specialist,
+        key,
+        &argv,
+        (stdin, destination),
+        Some(&slot),
+    );
     let (held, home) = match held {
         Ok((held, home)) => (Ok(held), home),
         Err(error) => (Err(error), None),
     };
     let paths = world.paths(&key.id, key.attempt);
     let timeout_ms = ms(running.terms.timeout);
-    let state_of = |task: &String| {
-        world
-            .layout
-            .context()
-            .join("state")
-            .join(format!("{task}.json"))
-    };
-    let briefing = Briefing {
-        id,
-        key: (key.id != id).then_some(key.id.as_str()),
-        attempt: key.attempt,
-        max_attempts: running.terms.retry.max_retries.saturating_add(1),
-        deadline: now
-            .wall
-            .plus_ms(i64::try_from(timeout_ms).unwrap_or(i64::MAX))
-            .to_string(),
-        record: home.as_ref().map_or_else(
-            || world.layout.record(State::InProgress, id),
-            |home| home.record.clone(),
-        ),
-        root,
-        artifact: match &home {
-            Some(home) => home.artifact.clone(),
-            None => destination.map(|path| root.join(path)),
-        },
-        context: world.layout.context(),
-        state_file: request.task_id.as_ref().map(state_of),
-        summary: request
-            .task_id
-            .as_ref()
-            .and_then(|task| tasks::told(world, task)),
+    let briefing = brief(
+        world,
+        running,
+        request,
+        (key, &paths),
+        home.as_ref(),
         last_error,
-        paths: &paths,
-    };
+        now,
+    );
     let (keeper, count) = world.counted_keeper();
     let stdin = home.as_ref().map_or(stdin, |home| &home.record);
     let inherited = |name: &str| match home.as_ref().and_then(|home| home.variable(name)) {
@@ -428,4 +459,49 @@ pub fn hand_over(
         }
     }
     count
+}
+
+/// What an attempt, or the command that verifies it, is told beside its record.
+pub fn brief<'a>(
+    world: &'a World,
+    running: &'a Running,
+    request: &Request,
+    (key, paths): (&'a Key, &'a AttemptPaths),
+    home: Option<&Home>,
+    last_error: Option<String>,
+    now: Now,
+) -> Briefing<'a> {
+    let id = running.key.id.as_str();
+    let root = world.layout.root();
+    let timeout_ms = i64::try_from(ms(running.terms.timeout)).unwrap_or(i64::MAX);
+    let state_of = |task: &String| {
+        world
+            .layout
+            .context()
+            .join("state")
+            .join(format!("{task}.json"))
+    };
+    let destination = running.record.meta.destination.as_deref();
+    let task = request.task_id.as_ref();
+    Briefing {
+        id,
+        key: (key.id != id).then_some(key.id.as_str()),
+        attempt: key.attempt,
+        max_attempts: running.terms.retry.max_retries.saturating_add(1),
+        deadline: now.wall.plus_ms(timeout_ms).to_string(),
+        record: home.map_or_else(
+            || world.layout.record(State::InProgress, id),
+            |home| home.record.clone(),
+        ),
+        root,
+        artifact: match home {
+            Some(home) => home.artifact.clone(),
+            None => destination.map(|path| root.join(path)),
+        },
+        context: world.layout.context(),
+        state_file: task.map(state_of),
+        summary: task.and_then(|task| tasks::told(world, task)),
+        last_error,
+        paths,
+    }
 }

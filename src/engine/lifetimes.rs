@@ -35,10 +35,12 @@ impl Engine {
             self.lot.remove(id);
             Source::Waiting
         };
+        let post = self.post_for(id, &agent);
         let id = id.to_owned();
         self.busy.insert(id.clone(), Busy::Launching);
-        self.launches
-            .push(Box::new(move |world| launch(world, &id, &agent, source)));
+        self.launches.push(Box::new(move |world| {
+            launch(world, &id, &agent, source, post);
+        }));
     }
 
     pub(super) fn on_launched(&mut self, running: Running) {
@@ -54,13 +56,17 @@ impl Engine {
         if let Some(end) = self.early_ends.remove(&running.key) {
             return self.conclude(running, end);
         }
-        self.take_over(running);
+        match running.post {
+            Some(_) => self.on_given(running),
+            None => self.take_over(running),
+        }
         self.watch_vitals();
         self.reread_deferred();
     }
 
     pub(super) fn on_not_launched(&mut self, id: &str, from: &Source, why: &NotLaunched) {
         self.schedule.release(id);
+        self.vacate(id);
         // A refused one stays busy until its new place is written, which may be told already.
         if !matches!(why, NotLaunched::Refused) {
             self.busy.remove(id);
@@ -95,7 +101,11 @@ impl Engine {
                 self.on_end(key, End::NotStarted { errno, what });
             }
             Report::Usage { key, cpu_ms } => {
-                if let Some(running) = self.running.get_mut(attempt::handoff_of(&key)) {
+                let running = match attempt::is_resident(&key) {
+                    true => self.handoff_at(&key),
+                    false => self.running.get_mut(attempt::handoff_of(&key)),
+                };
+                if let Some(running) = running {
                     running.cpu_ms = cpu_ms.or(running.cpu_ms);
                 }
             }
@@ -104,6 +114,9 @@ impl Engine {
     }
 
     fn on_end(&mut self, key: Key, end: End) {
+        if attempt::is_resident(&key) {
+            return self.on_resident_end(&key, end);
+        }
         let id = attempt::handoff_of(&key);
         let is_current = self
             .running
@@ -247,6 +260,7 @@ impl Engine {
 
     pub(super) fn sample(&mut self) {
         self.due.vitals = false;
+        self.end_overdue();
         let list: Vec<SampleRequest> = self
             .running
             .values()
@@ -258,6 +272,7 @@ impl Engine {
                 cpu_ms: running.cpu_ms,
                 identity: running.identity,
                 check_result: running.vitals.is_lingering(),
+                post: running.post.clone(),
             })
             .collect();
         let stalls: Vec<Key> = self
@@ -278,6 +293,21 @@ impl Engine {
             });
         }
         self.watch_vitals();
+    }
+
+    /// The keeper knows when a spawned attempt has to end; of what a resident process does it
+    /// knows nothing.
+    fn end_overdue(&mut self) {
+        let now = self.now_ms();
+        let overdue: Vec<String> = self
+            .running
+            .values()
+            .filter(|running| running.ending.is_none() && running.is_overdue(now))
+            .map(|running| running.key.id.clone())
+            .collect();
+        for id in overdue {
+            self.end(&id, Why::Timeout, None);
+        }
     }
 
     pub(super) fn on_sampled(&mut self, samples: Vec<Sampled>) {
@@ -336,6 +366,9 @@ impl Engine {
         let grace_ms = grace_ms.unwrap_or_else(|| attempt::ms(running.terms.kill_grace));
         running.ending = Some((why, grace_ms));
         let key = running.live_key();
+        if let Some(post) = &running.post {
+            self.crew.mark_ending(post.number, why, grace_ms);
+        }
         tracing::info!(handoff_id = id, attempt = key.attempt, "ending it: {why:?}");
         self.actors
             .run(move |world| drop(world.keeper().end(&key, why, grace_ms)));
@@ -360,8 +393,10 @@ impl Engine {
     /// What the new keeper says of the attempts that the old one had is the truth.
     pub(super) fn on_keeper_back(&mut self, count: u64, entries: Vec<Held>) {
         self.problem("keeper", None);
+        self.reconcile_crew(count, &entries);
         self.keeper = (count, entries);
-        let ids: Vec<String> = self.running.keys().cloned().collect();
+        let spawned = self.running.values().filter(|it| it.post.is_none());
+        let ids: Vec<String> = spawned.map(|it| it.key.id.clone()).collect();
         for id in ids {
             if let Some(running) = self.running.remove(&id) {
                 self.take_over(running);

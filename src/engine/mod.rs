@@ -11,6 +11,7 @@ pub mod boards;
 pub mod chains;
 pub mod commands;
 pub mod confine;
+pub mod crew;
 pub mod delivery;
 pub mod destination;
 pub mod divert;
@@ -18,6 +19,9 @@ pub mod effects;
 pub mod event;
 pub mod figures;
 pub mod folders;
+pub mod former;
+pub mod heard;
+pub mod hire;
 pub mod intake;
 pub mod kept;
 pub mod launch;
@@ -105,6 +109,8 @@ enum Alarm {
     /// A person's time to answer is nearly over.
     Deadline(String),
     Retention,
+    /// A resident process may have to go.
+    Crew(u32),
 }
 
 /// Alarms that are set already, and not to be set twice.
@@ -169,6 +175,8 @@ pub struct Engine {
     departures: usize,
     /// The present keeper, and the attempts it knew when it came.
     keeper: (u64, Vec<Held>),
+    /// The resident processes.
+    crew: crew::Crew,
     /// Ends that were reported before the launch was.
     early_ends: HashMap<Key, End>,
     /// What could not be delivered or applied, and waits to be tried again.
@@ -277,6 +285,7 @@ impl Engine {
             Event::Keeper(report) => self.on_report(report),
             Event::KeeperLost => self.on_keeper_lost(),
             Event::KeeperBack { count, entries } => self.on_keeper_back(count, entries),
+            Event::Said { number, said } => self.on_said(number, said),
             Event::Sampled(samples) => self.on_sampled(samples),
             Event::RecordRestored { id, identity } => self.on_restored(&id, identity),
             Event::Judge { running, end } => self.conclude(*running, end),
@@ -300,7 +309,11 @@ impl Engine {
             Event::Swept { next } => self.on_swept(next),
             Event::Figures(tell) => self.on_figures(&tell),
             Event::Trouble(trouble) => self.on_trouble(trouble),
-            Event::RootLost => self.stopping = Some(Stopping::Detach),
+            Event::RootLost => {
+                // Whoever has the root now ends them.
+                self.crew.members.clear();
+                self.stopping = Some(Stopping::Detach);
+            }
         }
     }
 
@@ -346,6 +359,7 @@ impl Engine {
                 Alarm::Helpers(id) => self.check_dependencies(&id),
                 Alarm::Deadline(id) => self.deadline_near(&id),
                 Alarm::Retention => self.retention_due(),
+                Alarm::Crew(number) => self.tend(number),
             }
         }
         while let Some(id) = self.lot.pop_due(now) {
@@ -445,12 +459,15 @@ impl Engine {
     /// Whether there is nothing left to wait for.
     fn check_end(&mut self) {
         let jobs_done = self.busy.is_empty();
-        self.done = self.done
-            || match self.stopping {
-                Some(Stopping::Detach) => jobs_done,
-                Some(Stopping::Finish | Stopping::Ending) => jobs_done && self.running.is_empty(),
-                None => self.drain && jobs_done && self.is_drained(),
-            };
+        let may_leave = match self.stopping {
+            Some(Stopping::Detach) => jobs_done,
+            Some(Stopping::Finish | Stopping::Ending) => jobs_done && self.running.is_empty(),
+            None => self.drain && jobs_done && self.is_drained(),
+        };
+        if may_leave {
+            self.dismiss_idle();
+        }
+        self.done = self.done || may_leave && self.crew.members.is_empty();
     }
 
     fn is_drained(&self) -> bool {

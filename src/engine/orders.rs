@@ -223,7 +223,10 @@ impl Engine {
     fn stop(&mut self) {
         self.observer.stopping();
         let detach = self.on_stop() == OnStop::Detach;
-        let count = self.running.len();
+        let count = match detach {
+            true => self.running.values().filter(|it| it.post.is_none()).count(),
+            false => self.running.len(),
+        };
         self.stopping = Some(if detach {
             Stopping::Detach
         } else {
@@ -231,7 +234,9 @@ impl Engine {
         });
         let now = self.now_ms();
         let grace = attempt::ms(self.world.config().daemon.shutdown_grace);
+        self.dismiss_idle();
         if detach {
+            self.end_residents();
             tracing::info!("stopping; {count} attempts go on without the daemon");
         } else {
             tracing::info!("stopping; waiting for {count} attempts (stop again to end them now)");
@@ -254,6 +259,15 @@ impl Engine {
             for id in ids {
                 self.end(&id, Why::Stop, None);
             }
+        }
+    }
+
+    /// What a resident process does can't be left to the keeper: it is interrupted.
+    fn end_residents(&mut self) {
+        let given = self.running.values().filter(|it| it.post.is_some());
+        let ids: Vec<String> = given.map(|it| it.key.id.clone()).collect();
+        for id in ids {
+            self.end(&id, Why::Stop, None);
         }
     }
 
@@ -303,6 +317,7 @@ impl Engine {
                     });
                 self.world.set_config(config);
                 self.plan_retention();
+                self.refit();
                 self.problem("config", None);
                 tracing::info!("configuration read again (watch and durability need a restart)");
                 self.observer.reloaded(&self.counts().to_string());

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::engine::attempt::Running;
+use crate::engine::attempt::{NO_SLOT, Running};
 use crate::engine::delivery::{Undelivered, deliver};
 use crate::engine::effects::settle;
 use crate::engine::event::{Concluded, Event};
@@ -16,6 +16,7 @@ use crate::keeper::wire::{self, Key, Why};
 use crate::policy::intake::Terms;
 use crate::policy::judge::{Ended, EndedFor, Exit, Failure, Limits, Success, Verdict, judge};
 use crate::policy::next::{Facts, conclude, refusal};
+use crate::policy::resident::died;
 use crate::policy::verify::Verified;
 use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
@@ -25,6 +26,7 @@ use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::protocol::result::Output;
 use crate::runner::collect::{self, Collected};
+use crate::runner::resident::wires::Answer;
 
 /// How an attempt ended, as the keeper tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +45,21 @@ pub enum End {
     Lost {
         reason: String,
     },
+    /// A resident process answered.
+    Answered(Box<Answer>),
+    /// A resident process is gone, and did not answer.
+    Died(Box<Death>),
+}
+
+/// The end of a resident process, in the middle of a handoff.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Death {
+    pub exit: Exit,
+    pub why: Option<EndedFor>,
+    /// The rule that it broke, and was ended for.
+    pub fault: Option<String>,
+    /// What it wrote to stderr since it was given the handoff.
+    pub stderr: Vec<u8>,
 }
 
 impl End {
@@ -75,10 +92,15 @@ pub fn finish(world: &World, running: Running, end: End) {
     let Key { id, attempt } = &running.key;
     let paths = world.paths(id, *attempt);
     let max_output = config.daemon.max_output_size;
-    let collected = collect::collect(&world.slots, running.slot, &paths, max_output);
+    let collected = match &work {
+        End::Answered(answer) => collect::of_resident(Some(&answer.result), &answer.stderr, &paths),
+        End::Died(death) => collect::of_resident(None, &death.stderr, &paths),
+        _ => collect::collect(&world.slots, running.slot, &paths, max_output),
+    };
     let (has_log, printed) = (collected.has_log, collected.printed);
     let exit = match &work {
         End::Exited { exit, .. } => *exit,
+        End::Died(death) => death.exit,
         _ => Exit::Unknown,
     };
     let now = world.now();
@@ -113,6 +135,16 @@ pub fn finish(world: &World, running: Running, end: End) {
                 let mut running = running.clone();
                 running.verify = None;
                 let end = work.clone();
+                let work = match verify::put_down(world, &running, work) {
+                    Ok(work) => work,
+                    Err(error) => {
+                        return world.tell(Event::Undelivered {
+                            running: Box::new(running),
+                            end,
+                            error: error.to_string(),
+                        });
+                    }
+                };
                 let started = verify::start(
                     world,
                     &mut running,
@@ -198,8 +230,19 @@ fn verdict(work: &End, collected: Collected, running: &Running, max_output: u64)
             counted: true,
             reason: reason.clone(),
         },
+        End::Answered(_) => judge(&ended(Exit::Lives, None, collected, running, max_output)),
+        End::Died(death) => match death.why {
+            Some(_) if death.fault.is_none() => judge(&ended(
+                death.exit, death.why, collected, running, max_output,
+            )),
+            _ => Verdict::Failed(died(
+                death.exit,
+                death.fault.as_deref(),
+                &collected.stderr_tail,
+            )),
+        },
         End::Exited {
-            exit: Exit::Code(0),
+            exit: Exit::Code(0) | Exit::Lives,
             why: None,
         } if collected.stdout_lost && collected.result_file == Output::Nothing => {
             Verdict::Interrupted {
@@ -207,14 +250,24 @@ fn verdict(work: &End, collected: Collected, running: &Running, max_output: u64)
                 reason: "the file it printed to was deleted while it ran".to_owned(),
             }
         }
-        End::Exited { exit, why } => judge(&Ended {
-            exit: *exit,
-            why: *why,
-            result_file: collected.result_file,
-            stdout: collected.stdout,
-            stderr_tail: collected.stderr_tail,
-            limits: limits(&running.terms, max_output),
-        }),
+        End::Exited { exit, why } => judge(&ended(*exit, *why, collected, running, max_output)),
+    }
+}
+
+fn ended(
+    exit: Exit,
+    why: Option<EndedFor>,
+    collected: Collected,
+    running: &Running,
+    max_output: u64,
+) -> Ended {
+    Ended {
+        exit,
+        why,
+        result_file: collected.result_file,
+        stdout: collected.stdout,
+        stderr_tail: collected.stderr_tail,
+        limits: limits(&running.terms, max_output),
     }
 }
 
@@ -337,8 +390,11 @@ fn write_outcome(
             }
             slots.release(slot);
             reserved.release(&key.id);
-            // A keeper that can't be told is one that is gone; the next start forgets it.
-            let _ = keeper.forget(&key);
+            // A keeper that can't be told is one that is gone; the next start forgets it. What a
+            // resident process did it never knew.
+            if slot != NO_SLOT {
+                let _ = keeper.forget(&key);
+            }
             let _ = events.send(Event::Concluded(Concluded { key, to, parked }));
         },
     );

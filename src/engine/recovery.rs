@@ -10,9 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use crate::durable;
-use crate::engine::attempt::{Running, Verifying, verify_key};
+use crate::engine::attempt::{NO_SLOT, Running, Verifying, verify_key};
 use crate::engine::effects::{has_unmade, settle};
 use crate::engine::event::Event;
+use crate::engine::former::{is_resident_record, work_under};
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
@@ -222,6 +223,7 @@ fn attempt_of(
             wire::State::Running | wire::State::Ending => (Attempt::Running, Some(held)),
             wire::State::Ended(_) | wire::State::Failed(_) => (Attempt::Ended, Some(held)),
         },
+        None if is_resident_record(world, record, id) => (Attempt::Lost, None),
         None if record.meta.boot.as_deref() == Some(world.boot) => (Attempt::NeverStarted, None),
         None => (Attempt::Lost, None),
     }
@@ -312,8 +314,9 @@ fn take_up_verify(world: &World, mut running: Running, work: End, checker: Held)
     let slot = checker.note.get("slot").and_then(serde_json::Value::as_u64);
     let slot = slot
         .and_then(|slot| u32::try_from(slot).ok())
-        .unwrap_or(u32::MAX);
+        .unwrap_or(NO_SLOT);
     world.slots.occupy(slot);
+    let work = work_under(&checker, work);
     running.verify = Some(Verifying { work, slot });
     match checker.state {
         wire::State::Running | wire::State::Ending => return Found::Running(Box::new(running)),
@@ -400,7 +403,7 @@ fn running(
     let now = world.now();
     let ran = u64::try_from(now.wall.0.saturating_sub(attempt.started_at.0)).unwrap_or(0);
     // Without a slot there is nothing to read: one that no attempt has is as good as empty.
-    let slot = slot.unwrap_or(u32::MAX);
+    let slot = slot.unwrap_or(NO_SLOT);
     world.slots.occupy(slot);
     if let Some(path) = &record.meta.destination {
         world.reserve(path, id);
@@ -418,6 +421,7 @@ fn running(
         cancelled: None,
         keeper: world.counted_keeper().1,
         verify: None,
+        post: None,
         record,
     })
 }

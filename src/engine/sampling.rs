@@ -2,6 +2,7 @@
 //! back.
 
 use crate::durable;
+use crate::engine::attempt::Post;
 use crate::engine::event::{Event, Sampled};
 use crate::engine::story::transition;
 use crate::engine::world::World;
@@ -9,6 +10,7 @@ use crate::keeper::wire::Key;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::runner::collect;
+use crate::runner::vitals::Sample;
 use crate::spool::change::Change;
 use crate::spool::look::Identity;
 
@@ -20,10 +22,21 @@ pub fn sample_all(world: &World, list: Vec<SampleRequest>) {
         .into_iter()
         .map(|request| {
             let paths = world.paths(&request.live.id, request.live.attempt);
-            collect::cap_log(&world.slots.stderr_path(request.slot), max_output);
             let record = world.layout.record(State::InProgress, &request.key.id);
+            let sample = match &request.post {
+                Some(post) => Sample {
+                    stderr_bytes: post.wire.as_ref().map_or(0, |wire| wire.stderr_bytes()),
+                    heartbeat: Some((post.beats, 0)),
+                    cpu_ms: request.cpu_ms,
+                    ..Sample::default()
+                },
+                None => {
+                    collect::cap_log(&world.slots.stderr_path(request.slot), max_output);
+                    collect::sample(&world.slots, request.slot, &paths, request.cpu_ms)
+                }
+            };
             Sampled {
-                sample: collect::sample(&world.slots, request.slot, &paths, request.cpu_ms),
+                sample,
                 whole_result: request.check_result && collect::has_whole_result(&paths, max_output),
                 record_touched: request.identity.is_some()
                     && Identity::at(&record).ok() != request.identity,
@@ -44,6 +57,8 @@ pub struct SampleRequest {
     pub cpu_ms: Option<u64>,
     pub identity: Option<Identity>,
     pub check_result: bool,
+    /// The resident process that works on it.
+    pub post: Option<Post>,
 }
 
 /// Puts a running attempt's record back where somebody edited or moved it. One that was only

@@ -30,7 +30,7 @@ use crate::engine::recovery::{Found, recover_one, sweep_claims};
 use crate::engine::world::{Workers, World};
 use crate::engine::{Busy, Engine, retention};
 use crate::figures::histogram::Histogram;
-use crate::keeper::wire::{Held, State as KeeperState, Why};
+use crate::keeper::wire::Held;
 use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
@@ -268,6 +268,7 @@ fn build(
         checks: 0,
         departures: 0,
         keeper: (1, Vec::new()),
+        crew: super::crew::Crew::default(),
         early_ends: HashMap::new(),
         unsaid: 0,
         to_look: VecDeque::new(),
@@ -344,30 +345,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Attempts without a record in `in-progress/`: over and written, or taken away by hand.
-    fn settle_unclaimed(&mut self, held: Vec<Held>) {
-        let keeper = self.world.keeper();
-        for held in held {
-            match held.state {
-                KeeperState::Ended(_) | KeeperState::Failed(_) => drop(keeper.forget(&held.key)),
-                KeeperState::Running | KeeperState::Ending => {
-                    tracing::warn!(
-                        handoff_id = held.key.id,
-                        "an attempt runs, but its record is gone: ending it"
-                    );
-                    let _ = keeper.end(&held.key, Why::Stop, 2_000);
-                    self.busy.insert(held.key.id, Busy::Orphan);
-                }
-            }
-        }
-        let _ = keeper.flush();
-    }
-
     /// Deletes what ended attempts left in `run/`; whoever is still being judged needs his.
     fn sweep_run(&self) {
         let run = self.world.layout.run();
         let swept = scan::names(&run, |name| {
             let name = name.to_string_lossy();
+            // Whatever still writes to one of these is not of this daemon.
+            if name.starts_with("resident-") && name.ends_with(".err") {
+                let _ = std::fs::remove_file(run.join(&*name));
+            }
             let stem = name
                 .strip_suffix(".result")
                 .or_else(|| name.strip_suffix(".beat"))

@@ -58,6 +58,22 @@ pub fn start(
     Ok(())
 }
 
+/// Puts an answer down before it is verified: a crash meanwhile must not cost the work.
+pub fn put_down(world: &World, running: &Running, work: End) -> io::Result<End> {
+    let End::Answered(answer) = work else {
+        return Ok(work);
+    };
+    let Key { id, attempt } = &running.key;
+    let path = world.paths(id, *attempt).result;
+    let temp = path.with_extension("result.tmp");
+    let bytes = serde_json::to_vec(&answer.result)?;
+    durable::write_whole(&path, &temp, &bytes, durable::Durability::Relaxed)?;
+    Ok(End::Exited {
+        exit: Exit::Lives,
+        why: None,
+    })
+}
+
 fn stdin_path(world: &World, key: &Key) -> PathBuf {
     let name = format!("{}.{}.stdin", key.id, key.attempt);
     world.layout.run().join(name)
@@ -78,7 +94,7 @@ pub fn judge(world: &World, running: &Running, slot: u32, end: &End) -> Verified
             let told = not_started(&format!("{what}{system}"));
             return Verified::No(Box::new(told));
         }
-        End::NotBegun | End::Lost { .. } => (Exit::Unknown, None),
+        End::NotBegun | End::Lost { .. } | End::Answered(_) | End::Died(_) => (Exit::Unknown, None),
     };
     let collected = collect::collect(&world.slots, slot, &paths, max_output);
     let stdout = match collected.result_file {

@@ -20,6 +20,7 @@ use crate::engine::leftovers::Leftovers;
 use crate::engine::receive::Desk;
 use crate::keeper::client::Client;
 use crate::runner::launch::AttemptPaths;
+use crate::runner::resident::wires::Wires;
 use crate::runner::slots::Slots;
 use crate::spool::commit::Committer;
 use crate::spool::layout::Layout;
@@ -32,6 +33,8 @@ pub struct World {
     pub clock: Clock,
     pub boot: &'static str,
     pub slots: Slots,
+    /// To the resident processes.
+    pub wires: Wires,
     pub committer: Committer,
     pub events: UnboundedSender<Event>,
     /// What the loop runs on.
@@ -109,7 +112,11 @@ impl World {
     ) -> Self {
         let slots = Slots::new(&layout.run());
         let durability = config.daemon.durability;
+        let heard = events.clone();
         Self {
+            wires: Wires::new(move |number, said| {
+                let _ = heard.send(Event::Said { number, said });
+            }),
             schemas: Schemas::new(&layout.schemas()),
             artifacts: Artifacts::new(layout.root(), durability),
             leftovers: Leftovers::new(layout.root(), layout.leftovers()),

@@ -61,6 +61,8 @@ pub struct Process {
     pub attempt: u32,
     pub most: Option<u32>,
     pub pid: Option<i32>,
+    /// One that stays and does others, too; which of them, only the daemon knows.
+    pub resident: bool,
     pub deadline_in: Option<Duration>,
     pub ending: Option<String>,
 }
@@ -184,10 +186,11 @@ fn running(id: &str, agent: &str, process: &Process) -> Vec<String> {
         .most
         .map(|most| format!(" of at most {most}"))
         .unwrap_or_default();
-    let pid = process
-        .pid
-        .map(|pid| format!(" as process {pid}"))
-        .unwrap_or_default();
+    let pid = match process.pid {
+        Some(pid) => format!(" as process {pid}"),
+        None if process.resident => " in a resident process".to_owned(),
+        None => String::new(),
+    };
     let mut told = vec![format!(
         "Attempt {}{most} of {id} is run by {agent}{pid}.",
         process.attempt

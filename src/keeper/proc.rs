@@ -135,7 +135,9 @@ fn key_in(environ: &[u8], root: &Path) -> Option<Key> {
     // The key itself where it differs, as it does for what checks an attempt's work.
     let id = value(b"HANDOFFD_KEY").or_else(|| value(b"HANDOFF_ID"))?;
     let id = std::str::from_utf8(id).ok()?;
-    let attempt = std::str::from_utf8(value(b"HANDOFF_ATTEMPT")?).ok()?;
+    // Likewise: a resident process has no attempt of its own.
+    let attempt = value(b"HANDOFFD_ATTEMPT").or_else(|| value(b"HANDOFF_ATTEMPT"))?;
+    let attempt = std::str::from_utf8(attempt).ok()?;
     Some(Key::new(id, attempt.parse().ok()?))
 }
 
@@ -221,6 +223,8 @@ mod tests {
         let environ = b"A=1\0HANDOFF_ROOT=/r\0HANDOFF_ID=x\0HANDOFF_ATTEMPT=3\0";
         assert_eq!(key_in(environ, root), Some(Key::new("x", 3)));
         assert_eq!(key_in(environ, Path::new("/other")), None);
+        let resident = b"HANDOFF_ROOT=/r\0HANDOFFD_KEY=~resident\0HANDOFFD_ATTEMPT=2\0";
+        assert_eq!(key_in(resident, root), Some(Key::new("~resident", 2)));
         assert_eq!(key_in(b"HANDOFF_ROOT=/r\0HANDOFF_ID=x\0", root), None);
     }
 

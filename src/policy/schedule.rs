@@ -69,6 +69,8 @@ struct Lane {
     running: usize,
     /// On the boot clock; 0 is no hold.
     held_until_ms: u64,
+    /// How many stand in the way: nothing is started before they are gone.
+    blocked: usize,
     /// Starts within the rate's window, oldest first, on the boot clock.
     starts: VecDeque<u64>,
 }
@@ -76,11 +78,8 @@ struct Lane {
 impl Lane {
     /// When it may start something, as far as its own limits go; `None` is "when one ends".
     fn free_at(&self, now_ms: u64) -> Option<u64> {
-        if self
-            .limits
-            .max_concurrent
-            .is_some_and(|most| self.running >= most)
-        {
+        let most = self.limits.max_concurrent;
+        if self.blocked > 0 || most.is_some_and(|most| self.running >= most) {
             return None;
         }
         let mut at = self.held_until_ms.max(now_ms);
@@ -184,6 +183,17 @@ impl Schedule {
     pub fn lift_hold(&mut self, agent: &AgentName) {
         if let Some(lane) = self.lanes.get_mut(agent) {
             lane.held_until_ms = 0;
+        }
+    }
+
+    /// Nothing of this specialist is started until it is unblocked as often as it was blocked.
+    pub fn block(&mut self, agent: &AgentName, limits: impl Fn() -> AgentLimits) {
+        self.lane(agent, limits).blocked += 1;
+    }
+
+    pub fn unblock(&mut self, agent: &AgentName) {
+        if let Some(lane) = self.lanes.get_mut(agent) {
+            lane.blocked = lane.blocked.saturating_sub(1);
         }
     }
 

@@ -447,6 +447,11 @@ impl Record {
         bytes
     }
 
+    /// The same document, for whoever writes it in another form.
+    pub fn as_document(&self) -> impl Serialize + '_ {
+        Whole(self)
+    }
+
     /// What the producer submitted: without what the daemon wrote, and with what that displaced.
     pub fn submitted_document(&self) -> Map<String, Value> {
         let is_lifted = |key: &str| self.meta.lifted.iter().any(|lifted| lifted == key);

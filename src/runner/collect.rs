@@ -5,6 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use serde_json::{Map, Value};
+
 use crate::durable;
 use crate::protocol::result::Output;
 use crate::runner::launch::AttemptPaths;
@@ -13,7 +15,8 @@ use crate::runner::vitals::Sample;
 use crate::spool::look::{Looked, look};
 
 /// How much of stderr goes into a failure's message.
-const TAIL_BYTES: u64 = 2000;
+const TAIL: usize = 2000;
+const TAIL_BYTES: u64 = TAIL as u64;
 
 #[derive(Debug)]
 pub struct Collected {
@@ -51,6 +54,30 @@ pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64
         has_log: log_size > 0,
         printed: stderr_size > 0 || !matches!(stdout_size, Ok(0)),
         stdout_lost: stdout_size.is_err(),
+    }
+}
+
+/// What a resident process left of one handoff: its answer, and a log if it wrote to stderr.
+pub fn of_resident(
+    answer: Option<&Map<String, Value>>,
+    stderr: &[u8],
+    paths: &AttemptPaths,
+) -> Collected {
+    let has_log = !stderr.is_empty()
+        && fs::write(&paths.log, stderr)
+            .inspect_err(|error| tracing::warn!("{}: {error}", paths.log.display()))
+            .is_ok();
+    let from = stderr.len().saturating_sub(TAIL);
+    Collected {
+        result_file: Output::Nothing,
+        stdout: answer.map_or(Output::Nothing, |result| Output::Result {
+            result: result.clone(),
+            text: None,
+        }),
+        stderr_tail: String::from_utf8_lossy(&stderr[from..]).trim().to_owned(),
+        has_log,
+        printed: false,
+        stdout_lost: false,
     }
 }
 

@@ -72,22 +72,9 @@ pub fn environment(
     specialist: &Specialist,
     inherited: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(OsString, OsString)> {
-    let mut env: Vec<(OsString, OsString)> = Vec::with_capacity(24);
-    let passed = PASSED
-        .iter()
-        .copied()
-        .chain(specialist.pass_env.iter().map(String::as_str));
-    for name in passed {
-        if let Some(value) = inherited(name) {
-            set(&mut env, name, value);
-        }
-    }
-    for (name, value) in &specialist.env {
-        set(&mut env, name, value);
-    }
+    let mut env = lasting(briefing.root, &briefing.context, specialist, inherited);
     set(&mut env, "HANDOFF_ID", briefing.id);
     set(&mut env, "HANDOFF_FILE", &briefing.record);
-    set(&mut env, "HANDOFF_ROOT", briefing.root);
     set(&mut env, "HANDOFF_ATTEMPT", briefing.attempt.to_string());
     set(
         &mut env,
@@ -97,7 +84,6 @@ pub fn environment(
     set(&mut env, "HANDOFF_DEADLINE", &briefing.deadline);
     set(&mut env, "HANDOFF_RESULT", &briefing.paths.result);
     set(&mut env, "HANDOFF_HEARTBEAT", &briefing.paths.heartbeat);
-    set(&mut env, "HANDOFF_CONTEXT_DIR", &briefing.context);
     if let Some(key) = briefing.key {
         set(&mut env, "HANDOFFD_KEY", key);
     }
@@ -117,6 +103,45 @@ pub fn environment(
     if let Some(last) = &briefing.last_error {
         set(&mut env, "HANDOFF_LAST_ERROR", last);
     }
+    env
+}
+
+/// The whole environment of a resident process, which the keeper knows by `key` and `number`.
+pub fn resident_environment(
+    root: &Path,
+    context: &Path,
+    (key, number): (&str, u32),
+    specialist: &Specialist,
+    inherited: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(OsString, OsString)> {
+    let mut env = lasting(root, context, specialist, inherited);
+    set(&mut env, "HANDOFFD_KEY", key);
+    set(&mut env, "HANDOFFD_ATTEMPT", number.to_string());
+    env
+}
+
+/// What is the same for every attempt of a specialist.
+fn lasting(
+    root: &Path,
+    context: &Path,
+    specialist: &Specialist,
+    inherited: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = Vec::with_capacity(24);
+    let passed = PASSED
+        .iter()
+        .copied()
+        .chain(specialist.pass_env.iter().map(String::as_str));
+    for name in passed {
+        if let Some(value) = inherited(name) {
+            set(&mut env, name, value);
+        }
+    }
+    for (name, value) in &specialist.env {
+        set(&mut env, name, value);
+    }
+    set(&mut env, "HANDOFF_ROOT", root);
+    set(&mut env, "HANDOFF_CONTEXT_DIR", context);
     env
 }
 

@@ -7,5 +7,6 @@ pub mod collect;
 pub mod command;
 pub mod gate;
 pub mod launch;
+pub mod resident;
 pub mod slots;
 pub mod vitals;

@@ -33,6 +33,7 @@ mod outputs;
 mod people;
 mod receiving;
 mod reports;
+mod resident;
 mod results;
 mod retention;
 mod running;

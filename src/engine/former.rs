@@ -1,0 +1,171 @@
+//! What a start finds of the processes before it, and what a death of a resident one means for
+//! the next.
+//!
+//! A resident process is never taken over: the wires to it are gone with the daemon that held
+//! them. It is ended, and nothing of its specialist is started before nothing of it is alive.
+
+use crate::engine::attempt::{is_resident, ms};
+use crate::engine::crew::Member;
+use crate::engine::outcome::End;
+use crate::engine::world::World;
+use crate::engine::{Busy, Engine};
+use crate::keeper::wire::{Held, Key, State as KeeperState, Why};
+use crate::policy::judge::{Exit, exit_words};
+use crate::policy::resident::after_death;
+use crate::protocol::agent::AgentName;
+use crate::protocol::id::HandoffId;
+use crate::protocol::record::Record;
+use crate::protocol::request::Request;
+
+/// How long what a former daemon left has between SIGTERM and SIGKILL.
+const GRACE_MS: u64 = 2_000;
+/// Deaths in a row that are no accident any more.
+const WORTH_SAYING: u32 = 2;
+
+/// Whether the attempt of this record is one that a resident process does. The keeper does not
+/// know such an attempt, so that it does not know it means nothing.
+pub fn is_resident_record(world: &World, record: &Record, id: &str) -> bool {
+    let request = HandoffId::parse_made(id)
+        .ok()
+        .and_then(|stem| Request::from_record(record, &stem).ok());
+    request.is_some_and(|request| {
+        let config = world.config();
+        let specialist = config.specialist(&request.agent);
+        specialist.is_some_and(crate::config::Specialist::is_resident)
+    })
+}
+
+/// How the work ended that a verify command looks at: as the keeper says, unless a resident
+/// process had answered, which stands in its result file.
+pub fn work_under(checker: &Held, told: End) -> End {
+    match checker.note.get("answered") {
+        Some(_) => End::Exited {
+            exit: Exit::Lives,
+            why: None,
+        },
+        None => told,
+    }
+}
+
+impl Engine {
+    /// Attempts without a record in `in-progress/`: over and written, or taken away by hand. And
+    /// resident processes, which are nobody's by now.
+    pub(super) fn settle_unclaimed(&mut self, held: Vec<Held>) {
+        let keeper = self.world.keeper();
+        for held in held {
+            if is_resident(&held.key) {
+                self.crew.last = self.crew.last.max(held.key.attempt);
+            }
+            match held.state {
+                KeeperState::Ended(_) | KeeperState::Failed(_) => drop(keeper.forget(&held.key)),
+                KeeperState::Running | KeeperState::Ending => {
+                    let _ = keeper.end(&held.key, Why::Stop, GRACE_MS);
+                    if is_resident(&held.key) {
+                        self.await_former(held);
+                        continue;
+                    }
+                    tracing::warn!(
+                        handoff_id = held.key.id,
+                        "an attempt runs, but its record is gone: ending it"
+                    );
+                    self.busy.insert(held.key.id, Busy::Orphan);
+                }
+            }
+        }
+        let _ = keeper.flush();
+    }
+
+    fn await_former(&mut self, held: Held) {
+        let agent = held.note.get("agent").and_then(|agent| agent.as_str());
+        let Some(agent) = agent.and_then(|agent| AgentName::parse(agent).ok()) else {
+            return;
+        };
+        tracing::info!(%agent, "ending a resident process of the daemon before");
+        let config = self.world.config();
+        self.schedule
+            .block(&agent, || Self::limits_of(&config, &agent));
+        self.crew.former.insert(held.key, agent);
+    }
+
+    /// Whether this was a process of a former daemon; its specialist is free again.
+    pub(super) fn on_former_gone(&mut self, key: &Key) -> bool {
+        let Some(agent) = self.crew.former.remove(key) else {
+            return false;
+        };
+        self.schedule.unblock(&agent);
+        let key = key.clone();
+        self.actors.run(move |world| {
+            let keeper = world.keeper();
+            let _ = keeper.forget(&key).and_then(|()| keeper.flush());
+        });
+        true
+    }
+
+    /// A new keeper is there: what it knows of all resident processes counts.
+    pub(super) fn reconcile_crew(&mut self, count: u64, entries: &[Held]) {
+        let numbers: Vec<u32> = self.crew.members.keys().copied().collect();
+        for number in numbers {
+            self.reconcile(number, count, entries);
+        }
+        let former: Vec<Key> = self.crew.former.keys().cloned().collect();
+        for key in former {
+            let held = entries.iter().find(|held| held.key == key);
+            let state = held.map(|held| &held.state);
+            if matches!(state, Some(KeeperState::Running | KeeperState::Ending)) {
+                self.actors
+                    .run(move |world| drop(world.keeper().end(&key, Why::Stop, GRACE_MS)));
+            } else {
+                self.on_former_gone(&key);
+            }
+        }
+    }
+
+    /// A specialist has answered: whatever its processes died of before is over.
+    pub(super) fn on_works(&mut self, agent: &AgentName) {
+        if self.crew.streaks.remove(agent).is_some() {
+            self.problem(&problem_key(agent), None);
+        }
+    }
+
+    /// Lets nothing of a specialist start for a while whose processes die before any answer.
+    pub(super) fn on_death(&mut self, member: &Member) {
+        let how = match (&member.fault, &member.ended) {
+            (Some(fault), _) => fault.clone(),
+            (None, Some(End::Exited { exit, why: None })) => exit_words(*exit),
+            (None, Some(End::NotStarted { what, .. })) => format!("could not be started: {what}"),
+            _ => return,
+        };
+        if member.fault.is_none() && member.is_let_go() {
+            return;
+        }
+        let agent = &member.agent;
+        let others_work = self
+            .crew
+            .members
+            .values()
+            .any(|other| other.agent == *agent && other.answered > 0 && !other.is_leaving());
+        let streak = self.crew.streaks.get(agent).copied().unwrap_or(0);
+        let backoff = after_death(streak, member.answered > 0, others_work);
+        if backoff.streak == 0 {
+            return self.on_works(agent);
+        }
+        self.crew.streaks.insert(agent.clone(), backoff.streak);
+        let config = self.world.config();
+        let until = self.now_ms().saturating_add(ms(backoff.wait));
+        self.schedule
+            .hold(agent, until, || Self::limits_of(&config, agent));
+        if backoff.streak >= WORTH_SAYING {
+            let text = format!(
+                "the resident process of {agent} {how}, {} times in a row without an answer; the \
+                 next start waits {}. Look at the log of a failed attempt",
+                backoff.streak,
+                humantime::format_duration(backoff.wait)
+            );
+            self.problem(&problem_key(agent), Some(text));
+        }
+    }
+}
+
+fn problem_key(agent: &AgentName) -> String {
+    format!("resident {agent}")
+}
