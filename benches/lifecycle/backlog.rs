@@ -13,6 +13,7 @@ use crate::throughput::wait_completed;
 const CLOSED: Setup<'_> = Setup {
     max_concurrent: 1,
     durability: "full",
+    resident: false,
 };
 const OPEN: Setup<'_> = Setup {
     max_concurrent: 3,

@@ -1,6 +1,6 @@
 //! The bare programs: what the machine could do if nothing had to be kept, read or written.
 
-use std::io;
+use std::io::{self, BufRead, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
@@ -57,4 +57,17 @@ pub fn watch(folder: &str, socket: &str) -> io::Result<()> {
             .stdin(Stdio::null())
             .status()?;
     }
+}
+
+/// A resident specialist that does nothing: each line is answered with its id.
+pub fn answer() -> io::Result<()> {
+    let (stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
+    for line in stdin.lines() {
+        let line = line?;
+        let rest = line.trim_start_matches("{\"handoff_id\":\"");
+        let id = rest.split('"').next().unwrap_or_default();
+        writeln!(stdout, "{{\"handoff_id\":\"{id}\"}}")?;
+        stdout.flush()?;
+    }
+    Ok(())
 }

@@ -11,6 +11,7 @@ pub fn run(table: &mut Table, seconds: u64) -> io::Result<()> {
     let setup = Setup {
         max_concurrent: 2,
         durability: "full",
+        resident: false,
     };
     let mut rig = Rig::new("idle", &["/bin/true"], setup)?;
     rig.start()?;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! cargo bench                      everything, in three to four minutes
-//! cargo bench -- throughput        handoffs per second, 2 and 8 at once
+//! cargo bench -- throughput        handoffs per second, 2 and 8 at once, spawned and resident
 //! cargo bench -- pickup            from the rename into pending/ to the specialist's main
 //! cargo bench -- memory            with 10,000 and 100,000 waiting
 //! cargo bench -- backlog           the rate with 100,000 waiting, of that with 1,000
@@ -35,6 +35,7 @@ fn main() -> io::Result<()> {
     // This program is also the specialist and the bare program that it is compared with.
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--stamp", socket] => return bare::stamp(socket),
+        ["--resident"] => return bare::answer(),
         ["--bare-pickup", folder, socket] => return bare::watch(folder, socket),
         _ => {}
     }

@@ -19,6 +19,7 @@ pub fn run(table: &mut Table) -> io::Result<()> {
     let setup = Setup {
         max_concurrent: 2,
         durability: "full",
+        resident: false,
     };
     // An address holds 108 bytes, which the root's own path may exceed.
     let at = std::env::temp_dir().join(format!("handoffd-bench-{}.sock", std::process::id()));

@@ -19,6 +19,7 @@ pub fn run(table: &mut Table) -> io::Result<()> {
     let setup = Setup {
         max_concurrent: 2,
         durability: "full",
+        resident: false,
     };
     // Once recovered they are run again; sleeping ones don't disturb the measurement.
     let mut rig = Rig::new("recovery", &["sleep", "100000"], setup)?;

@@ -21,6 +21,8 @@ pub struct Rig {
 pub struct Setup<'a> {
     pub max_concurrent: usize,
     pub durability: &'a str,
+    /// The specialist's process stays.
+    pub resident: bool,
 }
 
 impl Rig {
@@ -42,11 +44,17 @@ impl Rig {
         let Setup {
             max_concurrent,
             durability,
+            resident,
         } = setup;
         let command = &self.command;
+        let mode = if resident {
+            format!("mode = \"resident\"\nmax_concurrent = {max_concurrent}\n")
+        } else {
+            String::new()
+        };
         let text = format!(
             "[daemon]\nmax_concurrent = {max_concurrent}\ndurability = \"{durability}\"\n\
-             [specialists.\"{AGENT}\"]\ncommand = {command:?}\n\
+             [specialists.\"{AGENT}\"]\ncommand = {command:?}\n{mode}\
              [specialists.\"@sleeper\"]\ncommand = [\"sleep\", \"100000\"]\n"
         );
         fs::write(self.root.join("handoffd.toml"), text)

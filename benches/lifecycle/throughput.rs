@@ -13,13 +13,27 @@ const COUNT: usize = 1000;
 pub fn run(table: &mut Table) -> io::Result<()> {
     eprintln!("throughput: {ROUNDS} rounds of {COUNT}");
     let mut cases = Vec::new();
-    for (at_once, durability) in [(2, "full"), (2, "relaxed"), (8, "full"), (8, "relaxed")] {
+    let own_path = std::env::current_exe()?;
+    let own_path = own_path.to_string_lossy();
+    for (at_once, durability, resident) in [
+        (2, "full", false),
+        (2, "relaxed", false),
+        (8, "full", false),
+        (8, "relaxed", false),
+        (8, "full", true),
+        (8, "relaxed", true),
+    ] {
         let setup = Setup {
             max_concurrent: at_once,
             durability,
+            resident,
         };
-        let name = format!("throughput-{at_once}-{durability}");
-        let mut rig = Rig::new(&name, &["/bin/true"], setup)?;
+        let name = format!("throughput-{at_once}-{durability}-{resident}");
+        let command: &[&str] = match resident {
+            true => &[&own_path, "--resident"],
+            false => &["/bin/true"],
+        };
+        let mut rig = Rig::new(&name, command, setup)?;
         rig.start()?;
         rig.wait_ready();
         round(&rig, "warm", 50)?;
@@ -39,8 +53,10 @@ pub fn run(table: &mut Table) -> io::Result<()> {
         let (rate, bare_rate) = (rate(ours), rate(bare));
         table.row(
             &format!(
-                "handoffs/s, {} at once, {}",
-                setup.max_concurrent, setup.durability
+                "handoffs/s, {}{} at once, {}",
+                if setup.resident { "resident, " } else { "" },
+                setup.max_concurrent,
+                setup.durability
             ),
             format!("{rate:.0}"),
             format!("{bare_rate:.0} bare spawns/s"),

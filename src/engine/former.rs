@@ -4,12 +4,12 @@
 //! A resident process is never taken over: the wires to it are gone with the daemon that held
 //! them. It is ended, and nothing of its specialist is started before nothing of it is alive.
 
-use crate::engine::attempt::{is_resident, ms};
+use crate::engine::attempt::{Running, is_resident, ms};
 use crate::engine::crew::Member;
 use crate::engine::outcome::End;
 use crate::engine::world::World;
 use crate::engine::{Busy, Engine};
-use crate::keeper::wire::{Held, Key, State as KeeperState, Why};
+use crate::keeper::wire::{self as keeper, Held, Key, State as KeeperState, Why};
 use crate::policy::judge::{Exit, exit_words};
 use crate::policy::resident::after_death;
 use crate::protocol::agent::AgentName;
@@ -35,14 +35,35 @@ pub fn is_resident_record(world: &World, record: &Record, id: &str) -> bool {
     })
 }
 
+/// How an attempt ended of which the keeper knows nothing. An answer that was put down to be
+/// verified is whole, unless the machine went down as well.
+pub fn lost(world: &World, running: &Running) -> End {
+    let Key { id, attempt } = &running.key;
+    let same_boot = running.record.meta.boot.as_deref() == Some(world.boot);
+    if !same_boot || !is_resident_record(world, &running.record, id) {
+        return End::of(keeper::Exit::Unknown, None);
+    }
+    if world.paths(id, *attempt).result.exists() {
+        return answered();
+    }
+    End::Lost {
+        reason: "the daemon ended while a resident process worked on it".to_owned(),
+    }
+}
+
+/// What is known of work whose answer stands in its result file.
+fn answered() -> End {
+    End::Exited {
+        exit: Exit::Lives,
+        why: None,
+    }
+}
+
 /// How the work ended that a verify command looks at: as the keeper says, unless a resident
 /// process had answered, which stands in its result file.
 pub fn work_under(checker: &Held, told: End) -> End {
     match checker.note.get("answered") {
-        Some(_) => End::Exited {
-            exit: Exit::Lives,
-            why: None,
-        },
+        Some(_) => answered(),
         None => told,
     }
 }

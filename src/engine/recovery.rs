@@ -13,7 +13,7 @@ use crate::durable;
 use crate::engine::attempt::{NO_SLOT, Running, Verifying, verify_key};
 use crate::engine::effects::{has_unmade, settle};
 use crate::engine::event::Event;
-use crate::engine::former::{is_resident_record, work_under};
+use crate::engine::former::{is_resident_record, lost, work_under};
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
@@ -291,7 +291,7 @@ fn carry_on(
                     what: failure.what,
                 },
                 (Action::NotBegun, _) => End::NotBegun,
-                _ => End::of(wire::Exit::Unknown, None),
+                _ => lost(world, &running),
             };
             if let Some(checker) = checker {
                 return take_up_verify(world, running, end, checker);

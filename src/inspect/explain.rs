@@ -327,9 +327,17 @@ mod tests {
             attempt: 2,
             most: Some(4),
             pid: Some(77),
+            resident: false,
             deadline_in: Some(Duration::from_millis(90_400)),
             ending: None,
         };
+        let stays = Process {
+            pid: None,
+            resident: true,
+            ..process.clone()
+        };
+        let told = about(Standing::Running(stays), true).join(" ");
+        assert!(told.contains("in a resident process"), "{told}");
         let told = about(Standing::Running(process), true).join(" ");
         assert!(told.contains("Attempt 2 of at most 4"), "{told}");
         assert!(told.contains("process 77"), "{told}");

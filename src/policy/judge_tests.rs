@@ -31,9 +31,14 @@ fn word(verdict: &Verdict) -> String {
 
 #[test]
 fn exit_codes_and_results() {
-    use Exit::{Code, Signal, Unknown};
+    use Exit::{Code, Lives, Signal, Unknown};
     let cases: &[(Exit, &str, &str)] = &[
         (Code(0), "", "completed"),
+        (Lives, "{}", "completed"),
+        (Lives, r#"{"status":"complete"}"#, "completed"),
+        (Lives, r#"{"status":"failed"}"#, "PROCESSING_ERROR+"),
+        (Lives, r#"{"status":"dunno"}"#, "VALIDATION_FAILED+"),
+        (Lives, r#"{"retry_after_seconds":2}"#, "held 2000"),
         (Code(0), "plain text", "completed"),
         (Code(0), r#"{"status":"complete"}"#, "completed"),
         (

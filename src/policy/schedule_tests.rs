@@ -105,6 +105,20 @@ fn a_hold_stops_one_specialist_only() {
 }
 
 #[test]
+fn a_blocked_specialist_starts_nothing_until_all_are_out_of_the_way() {
+    let mut schedule = Schedule::new(10);
+    schedule.block(&agent("a"), no_limits);
+    schedule.block(&agent("a"), no_limits);
+    schedule.push("a1", &agent("a"), Priority::Critical, 0, no_limits);
+    schedule.push("b1", &agent("b"), Priority::Low, 0, no_limits);
+    assert_eq!(started(&mut schedule, 0), "b1");
+    schedule.unblock(&agent("a"));
+    assert_eq!(started(&mut schedule, 0), "Idle");
+    schedule.unblock(&agent("a"));
+    assert_eq!(started(&mut schedule, 0), "a1");
+}
+
+#[test]
 fn what_is_no_longer_wanted_is_dropped() {
     let mut schedule = Schedule::new(10);
     schedule.push("gone", &agent("a"), Priority::Normal, 0, no_limits);

@@ -110,8 +110,7 @@ fn a_line_says_what_the_environment_says_to_others() {
         "context": { "task_id": "t" },
         "note": "two\nlines",
     });
-    let review = json!({ "expected_output": { "destination": "artifacts/x.md" } });
-    root.drop_request("x", &with(with(told(sh), request), review));
+    root.drop_request("x", &with(told(sh), request));
     // It says that it is complete and leaves no artifact, so it is refused; the lines are there.
     let line: Value = serde_json::from_str(&root.mark("x.line.2")).unwrap();
     assert_eq!(line["handoff_id"], "x");
@@ -165,7 +164,7 @@ fn every_result_is_judged_as_that_of_a_spawned_one() {
         "the specialist reported failure"
     );
     root.drop_request("later", &told("answer '\"retry_after_seconds\":3600'"));
-    let record = root.record_that("waiting", "later", |it| it["waiting"]["on"] == "retry");
+    let record = root.record_that("waiting", "later", |it| it["waiting"]["on"] == "time");
     assert_eq!(outcomes(&record), ["held"]);
     assert_eq!(processes(&root).len(), 1, "none of this costs the process");
 }
@@ -330,7 +329,7 @@ fn a_process_that_dies_at_once_does_not_burn_the_queue() {
     });
     let failed = root.names("handoffs/failed").len();
     assert!(failed < 5, "{failed} of 20 were burned");
-    assert_eq!(processes(&root).len(), failed);
+    assert!(processes(&root).len() < 5);
     let status = root.cli(&["status"]);
     assert!(String::from_utf8_lossy(&status.stdout).contains("exited with 3, "));
     // Others are not held up, and once it is mended, it goes on and nothing is said any more.
@@ -450,7 +449,7 @@ fn one_that_is_silent_stalls_and_one_with_a_heartbeat_does_not() {
     root.drop_request("silent", &told("sleep 600"));
     root.drop_request(
         "alive",
-        &told("while ! [ -e ../x ] && [ ! -e marks/go ]; do beat; sleep 0.2; done; ok"),
+        &told("until [ -e marks/go ]; do beat; sleep 0.2; done; ok"),
     );
     let (record, code) = root.failed("silent");
     assert_eq!(code, "TIMEOUT");
@@ -515,8 +514,9 @@ fn after_a_kill_of_the_daemon_the_old_tree_is_gone_before_anything_runs_again() 
         let root = resident("specialists.'@res'.max_concurrent = 2");
         let daemon = Daemon::start(&root);
         // It ignores the end of file and SIGTERM, and says if another is alive when it starts.
-        let sh = "trap '' TERM HUP; for p in $(cat marks/$id.pids 2>/dev/null); do kill -0 $p \
-                  2>/dev/null && mark overlap; done; echo $$ >>marks/$id.pids; mark up; \
+        let sh = "trap '' TERM HUP; for p in $(cat marks/$id.pids 2>/dev/null); do \
+                  case $(sed 's/.*) //' /proc/$p/stat 2>/dev/null) in ''|[ZX]*) ;; *) mark \
+                  overlap ;; esac; done; echo $$ >>marks/$id.pids; mark up; \
                   [ $attempt != 1 ] && ok || while :; do sleep 600; done";
         root.drop_request("x", &told(sh));
         root.drop_request("y", &told(sh));
@@ -633,9 +633,6 @@ fn a_changed_command_is_used_once_the_old_process_has_finished() {
 
 #[test]
 fn a_large_record_reaches_one_that_reads_late() {
-    let root =
-        resident("specialists.'@res'.command = ['cat']\nspecialists.'@res'.mode = 'resident'");
-    drop(root);
     let root = Root::with(
         "specialists.'@res'.mode = 'resident'\n\
          specialists.'@res'.command = ['sh', '-c', 'until [ -e marks/go ]; do sleep 0.05; done; \

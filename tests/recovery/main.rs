@@ -7,6 +7,7 @@
 
 mod artifacts;
 mod chains;
+mod resident;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
