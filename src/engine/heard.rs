@@ -22,7 +22,7 @@ impl Engine {
         let Some(post) = &mut running.post else {
             return;
         };
-        let (number, id) = (post.number, running.key.id.clone());
+        let (number, keeper, id) = (post.number, post.keeper, running.key.id.clone());
         let Some(member) = self.crew.members.get_mut(&number) else {
             return self.conclude(running, End::NotBegun);
         };
@@ -45,8 +45,10 @@ impl Engine {
         if let Some(answer) = answer {
             self.on_answer(number, answer);
         }
-        let (count, entries) = self.keeper.clone();
-        self.reconcile(number, count, &entries);
+        if keeper < self.keeper.0 {
+            let (count, entries) = self.keeper.clone();
+            self.reconcile(number, count, &entries);
+        }
         self.close_if_ended(number);
     }
 
@@ -114,7 +116,9 @@ impl Engine {
 
     /// A process that breaks the rules is ended: what it says can't be trusted any more.
     pub(super) fn on_fault(&mut self, number: u32, what: String) {
-        if let Some(member) = self.crew.members.get_mut(&number) {
+        let member = self.crew.members.get_mut(&number);
+        // One that is being ended says goodbye as it likes.
+        if let Some(member) = member.filter(|member| member.ending.is_none()) {
             tracing::warn!(agent = %member.agent, "the resident process {what}; ending it");
             member.fault = Some(what);
             self.dismiss(number, Why::Stop);

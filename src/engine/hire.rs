@@ -23,6 +23,7 @@ use crate::engine::world::World;
 use crate::keeper::Launch;
 use crate::keeper::wire::Report;
 use crate::protocol::request::Request;
+use crate::runner::collect;
 use crate::runner::launch::{command_line, resident_environment, working_dir};
 use crate::runner::resident::line;
 use crate::runner::resident::wires::Wire;
@@ -132,6 +133,14 @@ fn lay(world: &World, number: u32) -> io::Result<(Wire, [OwnedFd; 3])> {
 
 pub fn stderr_path(world: &World, number: u32) -> PathBuf {
     world.layout.run().join(format!("resident-{number}.err"))
+}
+
+/// Frees what processes write to stderr for ever, whether they have a handoff or not.
+pub fn cap_logs(world: &World, numbers: &[u32]) {
+    let most = world.config().daemon.max_output_size;
+    for number in numbers {
+        collect::cap_log(&stderr_path(world, *number), most);
+    }
 }
 
 /// Removes what a process that is gone has left, and has the keeper forget it.

@@ -101,9 +101,10 @@ impl Engine {
                 self.on_end(key, End::NotStarted { errno, what });
             }
             Report::Usage { key, cpu_ms } => {
-                let running = match attempt::is_resident(&key) {
-                    true => self.handoff_at(&key),
-                    false => self.running.get_mut(attempt::handoff_of(&key)),
+                let running = if attempt::is_resident(&key) {
+                    self.handoff_at(&key)
+                } else {
+                    self.running.get_mut(attempt::handoff_of(&key))
                 };
                 if let Some(running) = running {
                     running.cpu_ms = cpu_ms.or(running.cpu_ms);

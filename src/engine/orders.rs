@@ -7,6 +7,7 @@ use crate::config::{Config, OnStop};
 use crate::engine::boards;
 use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
 use crate::engine::event::{Event, Folder};
+use crate::engine::hire;
 use crate::engine::{Alarm, Busy, Engine, Stopping, attempt, confine, folders};
 use crate::keeper::wire::Why;
 use crate::protocol::control::Action;
@@ -172,8 +173,10 @@ impl Engine {
         let at = self.now_ms() + every;
         self.alarm(at, Alarm::Rescan);
         let watcher = Arc::clone(&self.watcher);
+        let residents: Vec<u32> = self.crew.members.keys().copied().collect();
         self.readers.run(move |world| {
             folders::mend_folders(world);
+            hire::cap_logs(world, &residents);
             if world.board.is_lost() {
                 boards::write(world, true);
             }
@@ -223,10 +226,11 @@ impl Engine {
     fn stop(&mut self) {
         self.observer.stopping();
         let detach = self.on_stop() == OnStop::Detach;
-        let count = match detach {
-            true => self.running.values().filter(|it| it.post.is_none()).count(),
-            false => self.running.len(),
-        };
+        let count = self
+            .running
+            .values()
+            .filter(|it| !detach || it.post.is_none())
+            .count();
         self.stopping = Some(if detach {
             Stopping::Detach
         } else {

@@ -79,6 +79,14 @@ impl End {
         });
         Self::Exited { exit, why }
     }
+
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Exited { exit, .. } => *exit,
+            Self::Died(death) => death.exit,
+            _ => Exit::Unknown,
+        }
+    }
 }
 
 /// Judges an attempt whose tree is gone, and has the outcome written; or has its work verified
@@ -98,11 +106,6 @@ pub fn finish(world: &World, running: Running, end: End) {
         _ => collect::collect(&world.slots, running.slot, &paths, max_output),
     };
     let (has_log, printed) = (collected.has_log, collected.printed);
-    let exit = match &work {
-        End::Exited { exit, .. } => *exit,
-        End::Died(death) => death.exit,
-        _ => Exit::Unknown,
-    };
     let now = world.now();
     let facts = Facts {
         now,
@@ -110,7 +113,7 @@ pub fn finish(world: &World, running: Running, end: End) {
         retry: running.terms.retry,
         chance: chance(),
         max_interruptions: config.daemon.max_interruptions,
-        exit,
+        exit: work.exit(),
         log: has_log.then(|| world.layout.relative(&paths.log)),
         ran_ms: now.boot_ms.saturating_sub(running.started_boot_ms),
         cancelled: running.cancelled.as_deref().unwrap_or("while it ran"),
@@ -135,16 +138,6 @@ pub fn finish(world: &World, running: Running, end: End) {
                 let mut running = running.clone();
                 running.verify = None;
                 let end = work.clone();
-                let work = match verify::put_down(world, &running, work) {
-                    Ok(work) => work,
-                    Err(error) => {
-                        return world.tell(Event::Undelivered {
-                            running: Box::new(running),
-                            end,
-                            error: error.to_string(),
-                        });
-                    }
-                };
                 let started = verify::start(
                     world,
                     &mut running,

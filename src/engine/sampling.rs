@@ -23,17 +23,16 @@ pub fn sample_all(world: &World, list: Vec<SampleRequest>) {
         .map(|request| {
             let paths = world.paths(&request.live.id, request.live.attempt);
             let record = world.layout.record(State::InProgress, &request.key.id);
-            let sample = match &request.post {
-                Some(post) => Sample {
+            let sample = if let Some(post) = &request.post {
+                Sample {
                     stderr_bytes: post.wire.as_ref().map_or(0, |wire| wire.stderr_bytes()),
                     heartbeat: Some((post.beats, 0)),
                     cpu_ms: request.cpu_ms,
                     ..Sample::default()
-                },
-                None => {
-                    collect::cap_log(&world.slots.stderr_path(request.slot), max_output);
-                    collect::sample(&world.slots, request.slot, &paths, request.cpu_ms)
                 }
+            } else {
+                collect::cap_log(&world.slots.stderr_path(request.slot), max_output);
+                collect::sample(&world.slots, request.slot, &paths, request.cpu_ms)
             };
             Sampled {
                 sample,

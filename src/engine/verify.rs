@@ -33,6 +33,7 @@ pub fn start(
     let Some(specialist) = config.specialist(&running.agent) else {
         return Err(io::Error::other("its specialist is gone"));
     };
+    let work = put_down(world, running, work)?;
     let key = verify_key(&running.key);
     let stdin = stdin_path(world, &key);
     let mut preview: Record = running.record.clone();
@@ -59,7 +60,7 @@ pub fn start(
 }
 
 /// Puts an answer down before it is verified: a crash meanwhile must not cost the work.
-pub fn put_down(world: &World, running: &Running, work: End) -> io::Result<End> {
+fn put_down(world: &World, running: &Running, work: End) -> io::Result<End> {
     let End::Answered(answer) = work else {
         return Ok(work);
     };

@@ -48,6 +48,37 @@ fn row_42_it_is_given_up_when_that_happens_too_often() {
     assert_eq!(root.starts("x"), 0);
 }
 
+/// One that the end of its stdin and SIGTERM don't move, as long as it is the first.
+const STAYS_TOO_LONG: &str = r#"trap '' TERM
+[ -e old ] && kill -0 "$(cat old)" 2>/dev/null && echo "$$" >>overlaps
+[ -e old ] || { echo "$$" >old.tmp; mv old.tmp old; while :; do sleep 1; done; }
+"#;
+
+#[test]
+fn row_38_a_process_of_a_former_daemon_is_ended_before_anything_of_its_agent_is_started() {
+    let root = staffed("");
+    root.put("do.sh", &format!("{STAYS_TOO_LONG}{STAYS}"));
+    root.put("handoffs/pending/x.json", &request());
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+        .args(["run", "--root"])
+        .arg(root.dir.path())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = std::time::Instant::now();
+    while !root.path("old").exists() {
+        assert!(begun.elapsed().as_secs() < 60, "it was never started");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    root.recover();
+    let record = root.expect_completed("x", 1);
+    assert_eq!(record["output"]["attempt"], 2);
+    assert_eq!(record["handoffd"]["interruptions"], 1);
+    assert!(!root.path("overlaps").exists());
+}
+
 #[test]
 fn row_44_an_answer_that_was_to_be_verified_is_verified_and_not_asked_for_again() {
     let root = staffed("verify = [\"sh\", \"check.sh\"]\n");

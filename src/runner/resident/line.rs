@@ -15,7 +15,7 @@ use crate::runner::launch::Briefing;
 const QUOTED: usize = 80;
 
 #[derive(Serialize)]
-struct Handoff<'a, R> {
+struct Given<'a, R> {
     handoff_id: &'a str,
     attempt: u32,
     max_attempts: u32,
@@ -35,7 +35,7 @@ struct Handoff<'a, R> {
 /// The line that gives a process its next handoff, its end included.
 pub fn handoff(briefing: &Briefing<'_>, record: &Record) -> Vec<u8> {
     let shown = |path: &std::path::PathBuf| path.to_string_lossy().into_owned();
-    let line = Handoff {
+    let line = Given {
         handoff_id: briefing.id,
         attempt: briefing.attempt,
         max_attempts: briefing.max_attempts,
@@ -135,8 +135,10 @@ mod tests {
             paths: &paths,
         };
         let line = handoff(&briefing, &record);
-        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
-        assert!(line.ends_with(b"\n"));
+        assert_eq!(
+            line.iter().position(|byte| *byte == b'\n'),
+            Some(line.len() - 1)
+        );
         let read: Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(read["handoff_id"], "x");
         assert_eq!(

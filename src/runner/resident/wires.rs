@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -64,6 +64,8 @@ pub struct Wire {
     stderr: File,
     /// How long stderr was when the present handoff was given.
     began: AtomicU64,
+    /// It has been given one before.
+    used: AtomicBool,
     max_output: AtomicU64,
 }
 
@@ -85,6 +87,7 @@ impl Wire {
             stdout,
             stderr,
             began: AtomicU64::new(0),
+            used: AtomicBool::new(false),
             max_output: AtomicU64::new(u64::MAX),
         }
     }
@@ -105,8 +108,11 @@ impl Wire {
     }
 
     /// From here on, what is written to stderr belongs to the next handoff. What was written
-    /// since the last belongs to none.
+    /// since the last belongs to none; what the start had to say, to the first.
     fn turn_page(&self) {
+        if !self.used.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let length = self.stderr.metadata().map_or(0, |it| it.len());
         let emptied = length > EMPTIED_ABOVE && self.stderr.set_len(0).is_ok();
         let began = if emptied { 0 } else { length };
@@ -128,28 +134,32 @@ impl Wire {
         bytes.truncate(read);
         bytes
     }
+}
 
+impl Outgoing {
     /// Writes what the pipe takes; false if some of it is left.
-    fn write(&self, outgoing: &mut Outgoing) -> io::Result<bool> {
-        let Some(stdin) = outgoing.stdin.clone() else {
-            outgoing.unsent.clear();
+    fn write(&mut self) -> io::Result<bool> {
+        let Some(stdin) = self.stdin.clone() else {
+            self.unsent.clear();
             return Ok(true);
         };
         let mut sent = 0;
-        let written = loop {
-            match rustix::io::write(&*stdin, &outgoing.unsent[sent..]) {
-                _ if sent == outgoing.unsent.len() => break Ok(true),
+        while sent < self.unsent.len() {
+            match rustix::io::write(&*stdin, &self.unsent[sent..]) {
                 Ok(count) => sent += count,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break Ok(false),
-                Err(errno) => break Err(errno.into()),
+                Err(Errno::AGAIN) => {
+                    self.unsent.drain(..sent);
+                    return Ok(false);
+                }
+                Err(errno) => {
+                    self.unsent.clear();
+                    return Err(errno.into());
+                }
             }
-        };
-        match written {
-            Ok(_) => drop(outgoing.unsent.drain(..sent)),
-            Err(_) => outgoing.unsent.clear(),
         }
-        written
+        self.unsent.clear();
+        Ok(true)
     }
 }
 
@@ -228,7 +238,7 @@ impl Wires {
         wire.turn_page();
         let mut outgoing = wire.outgoing();
         outgoing.unsent = line;
-        let written = wire.write(&mut outgoing);
+        let written = outgoing.write();
         drop(outgoing);
         match written {
             Ok(true) => {}
@@ -345,7 +355,7 @@ impl Listener {
             return;
         };
         let mut outgoing = heard.wire.outgoing();
-        if heard.wire.write(&mut outgoing).is_err() {
+        if outgoing.write().is_err() {
             drop(outgoing);
             (shared.tell)(number, Said::Hung("closed its stdin"));
         }
@@ -394,9 +404,10 @@ impl Heard {
         let most = self.wire.max_output.load(Ordering::Relaxed);
         let too_long = |length: usize| length as u64 > most;
         while let Some(line) = self.lines.take() {
-            let word = match too_long(line.len()) {
-                true => Word::Wrong(format!("printed a line of more than {most} bytes")),
-                false => line::read(&line),
+            let word = if too_long(line.len()) {
+                Word::Wrong(format!("printed a line of more than {most} bytes"))
+            } else {
+                line::read(&line)
             };
             let said = match word {
                 Word::Nothing => continue,
