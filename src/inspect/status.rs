@@ -114,7 +114,11 @@ fn running(layout: &Layout, places: impl Iterator<Item = Place>, now: Now) -> Ve
                 .rfind(|entry| entry.key.id == row.id && !entry.gone);
             let same_boot = entry.filter(|entry| entry.boot == crate::clock::boot_id());
             RunningRow {
-                attempt: entry.map_or(0, |entry| entry.key.attempt),
+                // What a resident process does, the keeper does not know.
+                attempt: entry.map_or_else(
+                    || u32::try_from(row.attempts).unwrap_or(0),
+                    |entry| entry.key.attempt,
+                ),
                 pid: same_boot.and_then(|entry| entry.pid),
                 deadline_in: same_boot.map(|entry| {
                     Duration::from_millis(entry.deadline_boot_ms.saturating_sub(now.boot_ms))

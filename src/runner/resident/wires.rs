@@ -437,3 +437,7 @@ impl Heard {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "wires_tests.rs"]
+mod tests;
