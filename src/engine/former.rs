@@ -101,7 +101,12 @@ impl Engine {
         let Some(agent) = agent.and_then(|agent| AgentName::parse(agent).ok()) else {
             return;
         };
-        tracing::info!(%agent, "ending a resident process of the daemon before");
+        let pid = held.pid.map_or_else(String::new, |pid| format!(" ({pid})"));
+        let text = format!(
+            "a resident process of {agent}{pid} has outlived its daemon and is being ended; \
+             nothing of {agent} is started before it is gone"
+        );
+        self.problem(&former_key(&agent), Some(text));
         let config = self.world.config();
         self.schedule
             .block(&agent, || Self::limits_of(&config, &agent));
@@ -114,6 +119,9 @@ impl Engine {
             return false;
         };
         self.schedule.unblock(&agent);
+        if !self.crew.former.values().any(|other| *other == agent) {
+            self.problem(&former_key(&agent), None);
+        }
         let key = key.clone();
         self.actors.run(move |world| {
             let keeper = world.keeper();
@@ -185,6 +193,10 @@ impl Engine {
             self.problem(&problem_key(agent), Some(text));
         }
     }
+}
+
+fn former_key(agent: &AgentName) -> String {
+    format!("former {agent}")
 }
 
 fn problem_key(agent: &AgentName) -> String {

@@ -465,24 +465,28 @@ fn one_that_is_silent_stalls_and_one_with_a_heartbeat_does_not() {
 
 #[test]
 fn a_cancel_ends_the_tree_and_the_next_handoff_has_another_process() {
-    let root = resident("");
-    let _daemon = Daemon::start(&root);
-    root.drop_request("x", &told("child kid; mark up; sleep 600"));
-    root.mark("x.up");
-    root.command(
-        "c.json",
-        &json!({ "action": "cancel", "handoff_id": "x", "by": "me" }),
-    );
-    let (record, code) = root.failed("x");
-    assert_eq!(code, "CANCELLED");
-    assert_eq!(outcomes(&record), ["cancelled"]);
-    assert!(!is_alive(root.pid_mark("x.kid")));
-    assert!(!is_alive(processes(&root)[0]));
-    root.drop_request("y", &told("ok"));
-    root.completed("y");
-    wait_until("the command is gone", || {
-        (!root.path("handoffs/control/c.json").exists()).then_some(())
-    });
+    for start in [Daemon::start, Daemon::start_without_cgroups] {
+        let root = resident("");
+        let daemon = start(&root);
+        root.drop_request("x", &told("child kid; mark up; sleep 600"));
+        root.mark("x.up");
+        root.command(
+            "c.json",
+            &json!({ "action": "cancel", "handoff_id": "x", "by": "me" }),
+        );
+        let (record, code) = root.failed("x");
+        assert_eq!(code, "CANCELLED");
+        assert_eq!(outcomes(&record), ["cancelled"]);
+        assert!(!is_alive(root.pid_mark("x.kid")));
+        assert!(!is_alive(processes(&root)[0]));
+        root.drop_request("y", &told("ok"));
+        root.completed("y");
+        wait_until("the command is gone", || {
+            (!root.path("handoffs/control/c.json").exists()).then_some(())
+        });
+        assert_eq!(daemon.terminate(), Some(0));
+        assert!(!is_alive(processes(&root)[1]));
+    }
 }
 
 #[test]
