@@ -82,8 +82,8 @@ fn each_answer_comes_with_what_was_written_to_stderr_since_its_line() {
 fn a_line_that_the_pipe_does_not_take_is_written_on_as_it_is_read() {
     let (wires, _told) = heard();
     let (wire, mut other) = laid(&wires);
-    let line = [b'x'; 500_000];
-    wires.give(&wire, line.to_vec(), 1000);
+    let line = vec![b'x'; 500_000];
+    wires.give(&wire, line.clone(), 1000);
     let mut read = vec![0; line.len()];
     other.stdin.read_exact(&mut read).unwrap();
     assert!(read == line);
