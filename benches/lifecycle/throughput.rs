@@ -29,9 +29,10 @@ pub fn run(table: &mut Table) -> io::Result<()> {
             resident,
         };
         let name = format!("throughput-{at_once}-{durability}-{resident}");
-        let command: &[&str] = match resident {
-            true => &[&own_path, "--resident"],
-            false => &["/bin/true"],
+        let command: &[&str] = if resident {
+            &[&own_path, "--resident"]
+        } else {
+            &["/bin/true"]
         };
         let mut rig = Rig::new(&name, command, setup)?;
         rig.start()?;

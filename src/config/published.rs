@@ -23,6 +23,8 @@ pub(super) struct Key {
     /// As JSON.
     pub(super) default: Option<&'static str>,
     pub(super) needed: bool,
+    /// Another key and the word that it must have for this one to make sense.
+    pub(super) only_with: Option<(&'static str, &'static str)>,
 }
 
 pub(super) enum Kind {
@@ -63,6 +65,7 @@ const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
         about,
         default: None,
         needed: false,
+        only_with: None,
     }
 }
 
@@ -74,6 +77,11 @@ impl Key {
 
     const fn needed(mut self) -> Self {
         self.needed = true;
+        self
+    }
+
+    const fn only_with(mut self, key: &'static str, word: &'static str) -> Self {
+        self.only_with = Some((key, word));
         self
     }
 }
@@ -150,8 +158,8 @@ const SPECIALIST: &[Key] = &[
     key("linger", ANY_DURATION, "How long an attempt may stay after leaving a whole result"),
     key("max_concurrent", Kind::Whole(1, 10_000), "Attempts at once"),
     key("mode", Kind::Word(&["spawn", "resident"]), "spawn: a process for each attempt; resident: one that stays, with one JSON line per handoff on stdin and one as the answer on stdout").default("\"spawn\""),
-    key("max_handoffs", Kind::Whole(1, U32), "Only with mode = resident: the process is replaced after this many handoffs"),
-    key("max_age", LIMIT, "Only with mode = resident: the process is replaced at this age, between two handoffs"),
+    key("max_handoffs", Kind::Whole(1, U32), "Only with mode = resident: the process is replaced after this many handoffs").only_with("mode", "resident"),
+    key("max_age", LIMIT, "Only with mode = resident: the process is replaced at this age, between two handoffs").only_with("mode", "resident"),
     key("rate", Kind::Rate, "Starts, such as 30/min; also /s, /h, /day"),
     key("retry", Kind::Table(RETRY), "How failures are tried again"),
     key("input_schema", Kind::Text, "A file in schemas/, used where the request names none"),
@@ -252,6 +260,15 @@ fn table(keys: &[Key], defs: &mut Map<String, Value>) -> Value {
     if !needed.is_empty() {
         schema["required"] = json!(needed);
     }
+    let bound = keys.iter().filter_map(|key| {
+        let (other, word) = key.only_with?;
+        let rule = json!({"required": [other], "properties": {other: {"const": word}}});
+        Some((key.name.to_owned(), rule))
+    });
+    let bound: Map<String, Value> = bound.collect();
+    if !bound.is_empty() {
+        schema["dependentSchemas"] = Value::Object(bound);
+    }
     schema
 }
 
@@ -317,6 +334,9 @@ impl Kind {
                 "propertyNames": {
                     "pattern": patterns::AGENT, "not": {"enum": ["human", "@human"]},
                 },
+                "allOf": [{"patternProperties": {"^@?[*]$": {
+                    "properties": {"mode": {"not": {"const": "resident"}}},
+                }}}],
             }),
         }
     }

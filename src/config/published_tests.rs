@@ -210,7 +210,10 @@ fn the_reader_and_the_schema_agree_on_values() {
     let mut wrong = Vec::new();
     all_tables(&mut |keys, wrap| {
         for key in keys {
-            let beside = needed(keys, key.name);
+            let mut beside = needed(keys, key.name);
+            if let Some((other, word)) = key.only_with {
+                beside = format!("{beside}, {other} = {word:?}");
+            }
             let (good, bad) = samples(&key.kind);
             for (value, right) in good
                 .iter()
@@ -220,12 +223,11 @@ fn the_reader_and_the_schema_agree_on_values() {
                 let comma = if beside.is_empty() { "" } else { ", " };
                 let text = wrap(&format!("{beside}{comma}{} = {value}", key.name));
                 let told = problems(&text);
-                // What one time-out means for another is not in the schema, nor what a mode does.
+                // What one time-out means for another is not in the schema.
                 let other = |told: &String| {
                     told.contains("max_timeout")
                         || told.contains("set defaults.timeout")
                         || told.ends_with("to 1day")
-                        || told.contains("only with mode")
                 };
                 let read = told.is_empty() || right && told.iter().all(other);
                 if (read, matches(&text)) != (right, right) {
