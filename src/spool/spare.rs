@@ -137,14 +137,12 @@ impl Spares {
     /// what may have changed since is looked at.
     fn reuse(&self, bytes: &[u8]) -> Option<(PathBuf, File)> {
         let spare = self.lock().paths.pop()?;
-        match write_over(&spare, bytes) {
-            Ok(Some(file)) => Some((spare, file)),
-            // Not fit, or gone.
-            Ok(None) | Err(_) => {
-                let _ = fs::remove_file(&spare);
-                None
-            }
+        if let Ok(Some(file)) = write_over(&spare, bytes) {
+            return Some((spare, file));
         }
+        // Not fit, or gone.
+        let _ = fs::remove_file(&spare);
+        None
     }
 
     /// Opens a spare for writing, if it may be written over.
