@@ -361,9 +361,10 @@ impl Engine {
             let id = stem
                 .and_then(|stem| stem.rsplit_once('.'))
                 .map(|(id, _)| id.strip_suffix("~verify").unwrap_or(id));
+            // What is only moved on was judged before; what is being ended may still write.
             if let Some(id) = id
                 && !self.running.contains_key(id)
-                && !self.busy.contains_key(id)
+                && !matches!(self.busy.get(id), Some(Busy::Orphan))
             {
                 let _ = std::fs::remove_file(run.join(&*name));
             }
