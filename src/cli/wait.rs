@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::cli::{Failed, Global, Outcome, complete, duration};
+use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
@@ -78,6 +79,10 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
     for id in ids {
         let (state, bytes) = loop {
             if let Some(ended) = ended(layout, id) {
+                // It may have been moved this very moment. Whoever is told may rely on it, so it
+                // must not be gone after a power cut.
+                let folder = Layout::open_dir(&layout.state(ended.0))?;
+                durable::sync_dir(&folder, Durability::Full)?;
                 break ended;
             }
             let left = deadline.map_or(LOOK_ANYWAY, |at| {
