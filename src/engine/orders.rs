@@ -29,6 +29,7 @@ impl Engine {
         self.reading_commands.remove(&name);
         match file {
             CommandFile::Nothing => {
+                self.unsettled.remove(&settle_key(&name));
                 self.deferred_commands.remove(&name);
             }
             CommandFile::Changing => self.read_command_later(name),

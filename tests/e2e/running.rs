@@ -199,6 +199,21 @@ fn drain_works_off_what_is_there_and_leaves() {
 }
 
 #[test]
+fn a_drain_does_not_wait_for_a_broken_command_that_was_taken_away() {
+    let root = Root::with("daemon.settle = '3s'");
+    fs::write(root.path("handoffs/control/half.json"), "").unwrap();
+    root.drop_request("x", &orders("mark up; await go"));
+    let mut daemon = Daemon::spawn(&root, |command| {
+        command.arg("--drain");
+    });
+    root.mark("x.up");
+    fs::remove_file(root.path("handoffs/control/half.json")).unwrap();
+    root.allow("go");
+    assert_eq!(daemon.exit_code(), Some(0));
+    assert_eq!(root.states_of("x"), ["completed"]);
+}
+
+#[test]
 fn a_broken_configuration_is_named_by_file_line_and_key() {
     let root = Root::new();
     for (text, line, key) in [
