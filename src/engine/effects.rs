@@ -88,7 +88,7 @@ pub fn settle(
 
 /// Marks lines about a revision that the log knows from before this start: the daemon ended
 /// between the line and the record, and the last line is the one that came true.
-fn said_again(
+pub fn said_again(
     world: &World,
     id: &str,
     revision: u64,

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use crate::engine::divert::{Destination, apply, destination, refused};
+use crate::engine::effects::said_again;
 use crate::engine::event::Event;
 use crate::engine::moves::write;
 use crate::engine::past::Past;
@@ -161,6 +162,8 @@ pub fn reject_as(
     notice: Record,
     lines: Vec<audit::Event>,
 ) {
+    // Of what a power cut tore, the log may tell more than the disk kept.
+    let lines = said_again(world, id, notice.meta.revision, lines);
     let wanted = id.to_owned();
     let rejection = Rejection {
         source,

@@ -19,6 +19,8 @@ struct Told {
     /// Where it went last, by which revision, and in which line.
     to: State,
     revision: u64,
+    /// The last revision that was ever told.
+    highest: u64,
     seq: u64,
     /// The outcome of the present budget, and its line.
     outcome: Option<(u64, u64)>,
@@ -103,9 +105,10 @@ fn note(
     // A new budget: dropped again, retried by somebody, or put back by hand.
     let anew = state(text("from")).is_some_and(|from| from.is_final() || from == State::Pending)
         || line.event == "recovered";
-    // The daemon ended between the line and its record: what it says now is what came true.
-    let again = line.detail.get("again") == Some(&true.into())
-        && before.is_some_and(|before| before.revision == revision);
+    // The daemon ended between the line and its record: what it says now is what came true. A
+    // power cut may have taken revisions before that one too, which were then told anew.
+    let highest = before.map_or(0, |before| before.highest);
+    let again = line.detail.get("again") == Some(&true.into()) && revision <= highest;
     if anew || again {
         outcome = None;
     }
@@ -121,6 +124,7 @@ fn note(
     let now = Told {
         to,
         revision,
+        highest: highest.max(revision),
         seq,
         outcome,
     };

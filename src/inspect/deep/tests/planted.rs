@@ -257,6 +257,11 @@ fn a_second_outcome_without_a_new_start_is_found() {
     root.log.append(&[again.with("again", true)]).unwrap();
     assert_eq!(root.found(), [], "the first line's record never came");
     let mut root = Root::sound();
+    root.tell("gone", State::Waiting, State::InProgress, 0);
+    let again = Root::line("gone", State::InProgress, State::Failed, 1);
+    root.log.append(&[again.with("again", true)]).unwrap();
+    assert_eq!(root.found(), [], "nor did the record of its start");
+    let mut root = Root::sound();
     root.tell("gone", State::Failed, State::Waiting, 2);
     root.tell("gone", State::InProgress, State::Failed, 3);
     assert_eq!(root.found(), [], "somebody retried it");
