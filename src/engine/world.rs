@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::engine::event::Event;
 use crate::engine::leftovers::Leftovers;
 use crate::engine::receive::Desk;
+use crate::engine::shown::Shown;
 use crate::keeper::client::Client;
 use crate::runner::launch::AttemptPaths;
 use crate::runner::resident::wires::Wires;
@@ -54,6 +55,7 @@ pub struct World {
     /// Where figures are served, if they are.
     pub metrics: Option<SocketAddr>,
     reserved: Reservations,
+    pub shown: Shown,
     /// What the log said of unended records before this start, by id and revision. A line stands
     /// before its record does; where the record never came, it is decided again.
     pub told_before: OnceLock<HashSet<(String, u64)>>,
@@ -123,6 +125,7 @@ impl World {
             board,
             metrics,
             reserved: Reservations::default(),
+            shown: Shown::new(),
             told_before: OnceLock::new(),
             homes: AtomicBool::new(
                 fs::read_dir(layout.homes()).is_ok_and(|mut homes| homes.next().is_some()),

@@ -1,0 +1,100 @@
+//! Who runs here and what is wrong, for other programs to read.
+//!
+//! It stands in `.handoffd/daemon.json`. A disk that is full, read-only or dead takes no news, and
+//! that is the very news to tell; so the same text is kept in memory, in a file without a name that
+//! those who may look into this process reach by way of `/proc`. The file on disk says where.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::clock::Wall;
+use crate::durable;
+use crate::engine::Engine;
+use crate::engine::world::World;
+use crate::keeper::start_time;
+
+/// The text in memory, where the system has such files.
+#[derive(Debug)]
+pub struct Shown(Mutex<Option<File>>);
+
+impl Shown {
+    pub fn new() -> Self {
+        Self(Mutex::new(in_memory()))
+    }
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn in_memory() -> Option<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    rustix::fs::memfd_create("handoffd.json", flags)
+        .ok()
+        .map(File::from)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn in_memory() -> Option<File> {
+    None
+}
+
+fn descriptor(file: &File) -> i32 {
+    use std::os::fd::AsRawFd;
+    file.as_raw_fd()
+}
+
+impl Engine {
+    /// Has it written.
+    pub(super) fn publish(&self) {
+        let problems: Vec<String> = self.problems.values().cloned().collect();
+        let (since, watching) = (self.since, self.watcher.describe());
+        self.actors.run(move |world| {
+            publish(world, since, &watching, &problems);
+        });
+    }
+}
+
+/// Writes who runs here, since when, and what is wrong.
+fn publish(world: &World, since: Wall, watching: &str, problems: &[String]) {
+    let memory = world.shown.0.lock();
+    // Held to the end: of two who publish at once, one is the later in both places.
+    let memory = memory.unwrap_or_else(PoisonError::into_inner);
+    let mut shown = json!({
+        "pid": std::process::id(),
+        "start_time": i32::try_from(std::process::id()).ok().and_then(start_time),
+        "version": env!("CARGO_PKG_VERSION"),
+        "since": since.to_string(),
+        "watching": watching,
+        "metrics": world.metrics.map(|address| address.to_string()),
+        "problems": problems,
+    });
+    if let Some(file) = memory.as_ref() {
+        shown["memory_fd"] = Value::from(descriptor(file));
+    }
+    let mut bytes = serde_json::to_vec_pretty(&shown).unwrap_or_default();
+    bytes.push(b'\n');
+    if let Some(file) = memory.as_ref()
+        && let Err(error) = rewrite(file, &bytes)
+    {
+        tracing::debug!("what is shown in memory: {error}");
+    }
+    let path = world.layout.daemon_file();
+    let temp = world.layout.own().join("daemon.json.tmp");
+    if let Err(error) = durable::write_whole(&path, &temp, &bytes, durable::Durability::Relaxed) {
+        tracing::debug!("{}: {error}", path.display());
+    }
+}
+
+/// A reader may see the middle of this, finds no whole document, and looks again.
+fn rewrite(file: &File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all_at(bytes, 0)?;
+    file.set_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+}
