@@ -1,5 +1,7 @@
 //! Chance, and the end of everything at once: what storms are made of.
 
+use std::path::Path;
+
 use rustix::process::Signal;
 
 use super::{Daemon, Root, find_keeper, is_alive, kill, wait_until};
@@ -14,6 +16,11 @@ impl Dice {
         let seed = told.and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) * 7919 + 1);
         println!("STORM_SEED={seed}");
+        Self(seed)
+    }
+
+    /// One that decides the same each time.
+    pub fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -37,7 +44,12 @@ pub fn ended(root: &Root) -> usize {
 /// `kill -9` of a root's keeper, and not a moment later than it is gone. It may have left by
 /// itself, or be on its way.
 pub fn kill_keeper(root: &Root) {
-    let Some(keeper) = find_keeper(root.dir()) else {
+    kill_keeper_at(root.dir());
+}
+
+/// The same for a root given by its path.
+pub fn kill_keeper_at(root: &Path) {
+    let Some(keeper) = find_keeper(root) else {
         return;
     };
     kill(keeper, Signal::KILL);

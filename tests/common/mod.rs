@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub use chaos::{Dice, ended, kill_all, kill_keeper};
+pub use chaos::{Dice, ended, kill_all, kill_keeper, kill_keeper_at};
 pub use daemon::Daemon;
 pub use processes::{attempts, find_keeper, is_alive, keeper, keepers, kill};
 pub use team::{ask, child, children};
@@ -62,7 +62,9 @@ pub fn with(mut request: Value, over: Value) -> Value {
 }
 
 pub struct Root {
-    dir: TempDir,
+    dir: PathBuf,
+    /// Removed with the root, where the folder is its own.
+    _own: Option<TempDir>,
 }
 
 impl Root {
@@ -82,7 +84,16 @@ impl Root {
             .prefix("handoffd-e2e-")
             .tempdir_in(folder)
             .unwrap();
-        let root = Self { dir };
+        Self::make(dir.path().to_owned(), Some(dir), config)
+    }
+
+    /// The same in a folder that is there, such as a disk of the test's own.
+    pub fn at(dir: &Path, config: &str) -> Self {
+        Self::make(dir.to_owned(), None, config)
+    }
+
+    fn make(dir: PathBuf, own: Option<TempDir>, config: &str) -> Self {
+        let root = Self { dir, _own: own };
         root.configure(config);
         for folder in ["handoffs/pending", "handoffs/control", "marks"] {
             fs::create_dir_all(root.path(folder)).unwrap();
@@ -102,11 +113,11 @@ impl Root {
     }
 
     pub fn dir(&self) -> &Path {
-        self.dir.path()
+        &self.dir
     }
 
     pub fn path(&self, below: &str) -> PathBuf {
-        self.dir.path().join(below)
+        self.dir.join(below)
     }
 
     pub fn pending(&self, name: &str) -> PathBuf {

@@ -20,6 +20,10 @@ mod common;
 
 mod bit_rot;
 mod canary;
+#[cfg(target_os = "linux")]
+mod disk;
+#[cfg(target_os = "linux")]
+mod disks;
 #[cfg(target_arch = "x86_64")]
 mod errors;
 mod hostile;
@@ -29,6 +33,8 @@ mod kill_points;
 mod lost_events;
 #[cfg(target_arch = "x86_64")]
 mod nested;
+#[cfg(target_os = "linux")]
+mod power;
 mod report;
 mod rivals;
 #[cfg(target_arch = "x86_64")]
