@@ -146,6 +146,7 @@ fn try_divert(
         at: State::Waiting,
         to: if effects { State::Waiting } else { to },
         leftover: taken.leftover,
+        awaited: false,
     };
     let told = events.clone();
     let after = move || {

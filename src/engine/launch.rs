@@ -3,11 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::clock::Now;
 use crate::config::Specialist;
+use crate::durable::Durability;
 use crate::engine::attempt::{NO_SLOT, NotLaunched, Post, Running, Source, ms};
 use crate::engine::confine::{self, Home};
 use crate::engine::destination::prepare;
@@ -41,6 +44,10 @@ use crate::runner::vitals::Vitals;
 use crate::spool::change::Change;
 use crate::spool::claim::{self, TakeError, Taken};
 use crate::spool::look::{Identity, Looked, fixed, look, open_quietly};
+
+/// How long a launch waits for its claim to be on disk. A disk that takes longer refuses, and
+/// the daemon says so; the slot is not to be held up by that for ever.
+const SETTLES_WITHIN: Duration = Duration::from_secs(5);
 
 /// Claims the next attempt of `id` and starts it.
 pub fn launch(world: &World, id: &str, agent: &AgentName, source: Source, post: Option<Post>) {
@@ -266,7 +273,7 @@ struct Start<'a> {
 }
 
 /// Claims the record, then hands over to the keeper, or to a resident process. Nothing waits for
-/// the disk here: the claim is made durable with the next batch.
+/// the disk here, except who has a destination: the claim is made durable with the next batch.
 fn begin(
     world: &World,
     start: Start<'_>,
@@ -334,6 +341,25 @@ fn begin(
         post: None,
     };
     let key = running.key.clone();
+    let awaits_it =
+        running.record.meta.destination.is_some() && config.daemon.durability == Durability::Full;
+    let change = Change::Settle {
+        id: id.to_owned(),
+        at: State::InProgress,
+        to: State::InProgress,
+        leftover: taken.leftover,
+        keep,
+        awaited: awaits_it,
+    };
+    let (settled, is_settled) = channel::<()>();
+    world
+        .committer
+        .submit(change, vec![line], move |_| drop(settled));
+    if awaits_it {
+        // What stands there from now on is this handoff's own, and only the record says so: after
+        // a power cut without it, the file would be in its own maker's way.
+        let _ = is_settled.recv_timeout(SETTLES_WITHIN);
+    }
     match (slot, post) {
         (Some(slot), _) => {
             let order = Order {
@@ -351,14 +377,6 @@ fn begin(
         }
         (None, None) => {}
     }
-    let change = Change::Settle {
-        id: id.to_owned(),
-        at: State::InProgress,
-        to: State::InProgress,
-        leftover: taken.leftover,
-        keep,
-    };
-    world.committer.submit(change, vec![line], |_| {});
     Ok(running)
 }
 

@@ -441,6 +441,7 @@ fn settle_claim(world: &World, folder: State, id: &str, claim: Claim) {
         to: folder,
         keep: original_of(world, id, &claim),
         leftover: claim.path,
+        awaited: false,
     };
     world.committer.submit(change, Vec::new(), |_| {});
 }

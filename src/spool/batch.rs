@@ -44,7 +44,7 @@ impl Job {
     /// A claim of an attempt that runs already, which is synced only so that its loss counts.
     fn is_claim(&self) -> bool {
         let in_progress = State::InProgress;
-        matches!(&self.change, Change::Settle { at, to, .. } if *at == in_progress && *to == in_progress)
+        matches!(&self.change, Change::Settle { at, to, awaited: false, .. } if *at == in_progress && *to == in_progress)
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Change {
         to: State,
         leftover: PathBuf,
         keep: Option<PathBuf>,
+        /// Somebody waits for it: it is not held back for company.
+        awaited: bool,
     },
     /// Moves bytes that are no request to `failed/`, with a notice beside them.
     Reject(Box<reject::Rejection>),

@@ -196,6 +196,7 @@ fn a_claim_whose_outcome_is_in_the_same_batch_goes_with_it() {
         to,
         leftover: PathBuf::new(),
         keep: None,
+        awaited: false,
     };
     let jobs = [
         job(settle(State::InProgress)),
