@@ -163,12 +163,15 @@ pub fn block_device(file: &Path) -> io::Result<(File, PathBuf)> {
 pub struct Kind {
     pub name: &'static str,
     pub bytes: u64,
+    /// Mount options for a copy of a disk that is mounted too.
+    pub options: &'static str,
     mkfs: &'static [&'static str],
 }
 
 pub const EXT4: Kind = Kind {
     name: "ext4",
     bytes: 32 << 20,
+    options: "",
     mkfs: &[
         "mkfs.ext4",
         "-q",
@@ -183,12 +186,14 @@ pub const EXT4: Kind = Kind {
 pub const XFS: Kind = Kind {
     name: "xfs",
     bytes: 320 << 20,
+    options: "nouuid",
     mkfs: &["mkfs.xfs", "-q", "-f", "-K"],
 };
 
 pub const BTRFS: Kind = Kind {
     name: "btrfs",
     bytes: 128 << 20,
+    options: "",
     mkfs: &["mkfs.btrfs", "-q", "-f", "-K"],
 };
 

@@ -249,7 +249,7 @@ impl<'a> Bench<'a> {
         fs::write(&self.boot_id, format!("boot-{number}-{}\n", cut.seed)).unwrap();
         let at = self.folder.path().join("root");
         let (_device, device) = disk::block_device(path).unwrap();
-        let _mounted = match Mounted::device(&device, &at, self.kind.name, "") {
+        let _mounted = match Mounted::device(&device, &at, self.kind.name, self.kind.options) {
             Ok(mounted) => mounted,
             Err(error) => return vec![format!("{} can't be mounted: {error}", self.kind.name)],
         };
