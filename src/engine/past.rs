@@ -9,12 +9,14 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::clock::Wall;
+use crate::durable;
 use crate::engine::story::REFUSED;
 use crate::engine::world::World;
 use crate::keeper::wire::{Held, Key};
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::spool::claim::{Origin, parse_claim_name};
+use crate::spool::look::Identity;
 use crate::store::audit::Line;
 
 /// The number of the first line of all.
@@ -67,14 +69,14 @@ impl Past {
             }
             match parse_claim_name(base.unwrap_or(&name)) {
                 Some((origin, inode, id)) => {
-                    claims.insert(
-                        id.to_owned(),
-                        Claim {
-                            origin,
-                            inode,
-                            path: path.clone(),
-                        },
-                    );
+                    let claim = Claim {
+                        origin,
+                        inode,
+                        path: path.clone(),
+                    };
+                    if !put_back(world, id, &claim)? {
+                        claims.insert(id.to_owned(), claim);
+                    }
                 }
                 None if path.is_dir() => tracing::warn!("{} is a folder", path.display()),
                 None => fs::remove_file(&path)?,
@@ -144,6 +146,32 @@ impl Past {
 fn read_since(recent: &[Line]) -> Option<Wall> {
     let first = recent.first().filter(|line| line.seq > FIRST_SEQ);
     first.map(|line| line.at)
+}
+
+/// A claim's file holds the bytes from before, and the record that they became stands nowhere: a
+/// power cut took one of the two moves and kept the other, as some file systems do. Then those
+/// bytes are all there is of the handoff, and they go back to where they came from.
+fn put_back(world: &World, id: &str, claim: &Claim) -> io::Result<bool> {
+    let layout = &world.layout;
+    // Only a duplicate is taken out of pending/ under a numbered id.
+    let wanted = id.split_once('~').map_or(id, |(wanted, _)| wanted);
+    let is_all = Identity::at(&claim.path)?.inode == claim.inode
+        && !layout.is_taken(id)
+        && layout.submission(wanted).is_none();
+    if !is_all {
+        return Ok(false);
+    }
+    let place = match claim.origin {
+        Origin::Pending => layout.pending().join(format!("{wanted}.json")),
+        Origin::Waiting => layout.record(State::Waiting, id),
+    };
+    durable::move_no_replace(&claim.path, &place)?;
+    tracing::warn!(
+        handoff_id = id,
+        "its claim was lost; put back as {}",
+        layout.relative(&place)
+    );
+    Ok(true)
 }
 
 #[cfg(test)]
