@@ -40,7 +40,27 @@ struct Kept {
     paths: Vec<PathBuf>,
     /// Owner, group and mode of a file that was made here.
     like: Option<(u32, u32, u32)>,
+    /// Whether the file system keeps the order of changes.
+    in_order: Option<bool>,
     count: u64,
+}
+
+/// Whether a file that was emptied before it got another name is so after a power cut too. btrfs
+/// may keep the name and forget the emptying: a record would then hold the bytes of another.
+#[cfg(target_os = "linux")]
+fn keeps_order(folder: &Path) -> bool {
+    const EXT: u64 = 0xEF53;
+    const XFS: u64 = 0x5846_5342;
+    const TMPFS: u64 = 0x0102_1994;
+    rustix::fs::statfs(folder)
+        .ok()
+        .and_then(|found| u64::try_from(found.f_type).ok())
+        .is_some_and(|kind| [EXT, XFS, TMPFS].contains(&kind))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keeps_order(_: &Path) -> bool {
+    true
 }
 
 impl Spares {
@@ -75,8 +95,11 @@ impl Spares {
     /// from elsewhere loses its name at once: a claim's would still mean something to a restart.
     pub fn let_go(&self, path: &Path) -> io::Result<()> {
         let room = {
-            let kept = self.lock();
-            kept.paths.len() < MOST && kept.like.is_some()
+            let mut kept = self.lock();
+            let in_order = *kept
+                .in_order
+                .get_or_insert_with(|| keeps_order(&self.folder));
+            in_order && kept.paths.len() < MOST && kept.like.is_some()
         };
         if !room {
             return fs::remove_file(path);
