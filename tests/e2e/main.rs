@@ -8,7 +8,11 @@
     reason = "these tests play producers, who rename, link and read clocks as they like"
 )]
 
-#[allow(unused_imports, reason = "some of it is for the torture tests alone")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "every kind of test uses its own part of it"
+)]
 #[path = "../common/mod.rs"]
 mod common;
 

@@ -485,6 +485,26 @@ fn row_17_the_reason_survives() {
 }
 
 #[test]
+fn row_38_bytes_that_are_all_that_is_left_go_back() {
+    let root = Root::new();
+    for (letter, id, text) in [
+        ('p', "x", request()),
+        (
+            'w',
+            "y",
+            parked("later").to_string().replace("\"x\"", "\"y\""),
+        ),
+    ] {
+        let inode = root.put(".handoffd/tmp/claim", &text);
+        let claim = format!(".handoffd/tmp/claim-{letter}-{inode}-{id}.json");
+        fs::rename(root.path(".handoffd/tmp/claim"), root.path(&claim)).unwrap();
+    }
+    root.recover();
+    root.expect_completed("x", 1);
+    root.expect_completed("y", 1);
+}
+
+#[test]
 fn row_19_a_retry_that_was_decided_but_not_moved_is_moved() {
     let root = Root::new();
     root.put("handoffs/failed/x.json", &decided("failed").to_string());
