@@ -59,8 +59,9 @@ impl<'a> Keys<'a> {
             Ok(keys) if keys.artifact_id.is_empty() || keys.path.is_empty() => Err(NoLine::Broken),
             Ok(keys) => Ok(keys),
             Err(error) if is_cut(line, &error) => Err(NoLine::Torn),
-            // A power cut may keep a file's new length without its new bytes.
-            Err(_) if line.contains(&0) => Err(NoLine::Torn),
+            // A power cut may keep a file's new length without its new bytes. A single NUL stands
+            // for a line that is too long.
+            Err(_) if line.len() > 1 && line.contains(&0) => Err(NoLine::Torn),
             Err(_) => Err(NoLine::Broken),
         }
     }
