@@ -485,7 +485,7 @@ fn row_17_the_reason_survives() {
 }
 
 #[test]
-fn row_38_bytes_that_are_all_that_is_left_go_back() {
+fn row_46_bytes_that_are_all_that_is_left_go_back() {
     let root = Root::new();
     for (letter, id, text) in [
         ('p', "x", request()),

@@ -55,7 +55,7 @@ const STAYS_TOO_LONG: &str = r#"trap '' TERM
 "#;
 
 #[test]
-fn row_38_a_process_of_a_former_daemon_is_ended_before_anything_of_its_agent_is_started() {
+fn row_43_a_process_of_a_former_daemon_is_ended_before_anything_of_its_agent_is_started() {
     let root = staffed("");
     root.put("do.sh", &format!("{STAYS_TOO_LONG}{STAYS}"));
     root.put("handoffs/pending/x.json", &request());
