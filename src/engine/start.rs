@@ -361,10 +361,9 @@ impl Engine {
             let id = stem
                 .and_then(|stem| stem.rsplit_once('.'))
                 .map(|(id, _)| id.strip_suffix("~verify").unwrap_or(id));
-            // What is only moved on was judged before; what is being ended may still write.
             if let Some(id) = id
                 && !self.running.contains_key(id)
-                && !matches!(self.busy.get(id), Some(Busy::Orphan))
+                && !self.busy.contains_key(id)
             {
                 let _ = std::fs::remove_file(run.join(&*name));
             }
