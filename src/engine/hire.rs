@@ -18,7 +18,7 @@ use crate::config::Specialist;
 use crate::engine::attempt::{Post, Running, ms, resident_key};
 use crate::engine::confine;
 use crate::engine::event::Event;
-use crate::engine::launch::brief;
+use crate::engine::handover::brief;
 use crate::engine::world::World;
 use crate::keeper::Launch;
 use crate::keeper::wire::Report;

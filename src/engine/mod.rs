@@ -20,6 +20,7 @@ pub mod event;
 pub mod figures;
 pub mod folders;
 pub mod former;
+pub mod handover;
 pub mod heard;
 pub mod hire;
 pub mod intake;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::durable;
 use crate::engine::attempt::{Running, Verifying, verify_key};
-use crate::engine::launch::{Order, hand_over};
+use crate::engine::handover::{Order, hand_over};
 use crate::engine::outcome::{End, limits};
 use crate::engine::world::World;
 use crate::keeper::wire::Key;
