@@ -25,7 +25,7 @@ mod cgroup;
 pub mod client;
 mod clone;
 pub mod confine;
-mod frame;
+pub mod frame;
 pub mod journal;
 mod launch;
 mod minder;

@@ -33,6 +33,7 @@ mod kill_points;
 mod lost_events;
 #[cfg(target_arch = "x86_64")]
 mod nested;
+mod parsers;
 #[cfg(target_os = "linux")]
 mod power;
 mod report;
