@@ -4,11 +4,11 @@
 //! show: a handoff is woken and cancelled by what those who wait for it say, never by what it
 //! says of itself.
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::block::{put, put_list, take, take_list, take_map};
 use super::id::HandoffId;
-use super::record::{RecordError, put, take};
+use super::record::RecordError;
 
 /// How a handoff is linked with others.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,14 +34,40 @@ pub struct Links {
 }
 
 /// One handoff that is to be set in motion.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Spawn {
     pub id: String,
     /// The request, as it goes into `pending/`.
     pub request: Map<String, Value>,
     /// Why it is written straight to `failed/` instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+}
+
+impl Spawn {
+    fn from_value(value: Value) -> Result<Self, RecordError> {
+        let Value::Object(mut map) = value else {
+            return Err(RecordError::BadMeta("spawns: not an object".to_owned()));
+        };
+        for needed in ["id", "request"] {
+            if !map.contains_key(needed) {
+                let why = format!("spawns: {needed} is missing");
+                return Err(RecordError::BadMeta(why));
+            }
+        }
+        Ok(Self {
+            id: take(&mut map, "id")?,
+            request: take_map(&mut map, "request")?,
+            refused: take(&mut map, "refused")?,
+        })
+    }
+
+    fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        put(&mut map, "id", &self.id);
+        map.insert("request".to_owned(), self.request.clone().into());
+        put(&mut map, "refused", &self.refused);
+        Value::Object(map)
+    }
 }
 
 impl Links {
@@ -52,8 +78,11 @@ impl Links {
             asked: take(map, "asked")?,
             parent: take(map, "parent")?,
             children: take(map, "children")?,
-            returns: take(map, "returns")?,
-            spawns: take(map, "spawns")?,
+            returns: take_list(map, "returns")?,
+            spawns: take_list(map, "spawns")?
+                .into_iter()
+                .map(Spawn::from_value)
+                .collect::<Result<_, _>>()?,
             trail: take(map, "trail")?,
             asks: take(map, "asks")?,
         })
@@ -65,8 +94,9 @@ impl Links {
         put(map, "asked", &self.asked);
         put(map, "parent", &self.parent);
         put(map, "children", &self.children);
-        put(map, "returns", &self.returns);
-        put(map, "spawns", &self.spawns);
+        put_list(map, "returns", &self.returns);
+        let spawns: Vec<Value> = self.spawns.iter().map(Spawn::to_value).collect();
+        put_list(map, "spawns", &spawns);
         put(map, "trail", &self.trail);
         put(map, "asks", &self.asks);
     }

@@ -5,12 +5,12 @@
 //! alone sits under the one key `handoffd`, parsed here into [`Meta`]; keys in it that this
 //! version does not know are kept.
 
-use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::clock::Wall;
+use crate::protocol::block::{put, put_list, put_map, take, take_list, take_map};
 use crate::protocol::field::FieldError;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
@@ -170,28 +170,6 @@ pub enum RecordError {
     Newer(u64),
 }
 
-pub(super) fn take<T: DeserializeOwned + Default>(
-    map: &mut Map<String, Value>,
-    key: &str,
-) -> Result<T, RecordError> {
-    match map.shift_remove(key) {
-        None | Some(Value::Null) => Ok(T::default()),
-        Some(value) => serde_json::from_value(value)
-            .map_err(|error| RecordError::BadMeta(format!("{key}: {error}"))),
-    }
-}
-
-pub(super) fn put<T: Serialize + PartialEq + Default>(
-    map: &mut Map<String, Value>,
-    key: &str,
-    value: &T,
-) {
-    if *value != T::default() {
-        let value = serde_json::to_value(value).unwrap_or(Value::Null);
-        map.insert(key.to_owned(), value);
-    }
-}
-
 impl Meta {
     fn from_value(value: Value) -> Result<Self, RecordError> {
         let Value::Object(mut map) = value else {
@@ -211,9 +189,9 @@ impl Meta {
             retries: take(&mut map, "retries")?,
             interruptions: take(&mut map, "interruptions")?,
             request_sha256: take(&mut map, "request_sha256")?,
-            submitted: take(&mut map, "submitted")?,
+            submitted: take_map(&mut map, "submitted")?,
             lifted: take(&mut map, "lifted")?,
-            previous: take(&mut map, "previous")?,
+            previous: take_list(&mut map, "previous")?,
             to: take(&mut map, "to")?,
             timer: take(&mut map, "timer")?,
             boot: take(&mut map, "boot")?,
@@ -238,9 +216,9 @@ impl Meta {
         put(&mut map, "retries", &self.retries);
         put(&mut map, "interruptions", &self.interruptions);
         put(&mut map, "request_sha256", &self.request_sha256);
-        put(&mut map, "submitted", &self.submitted);
+        put_map(&mut map, "submitted", &self.submitted);
         put(&mut map, "lifted", &self.lifted);
-        put(&mut map, "previous", &self.previous);
+        put_list(&mut map, "previous", &self.previous);
         put(&mut map, "to", &self.to);
         put(&mut map, "timer", &self.timer);
         put(&mut map, "boot", &self.boot);

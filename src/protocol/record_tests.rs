@@ -27,6 +27,21 @@ fn a_producers_fields_stay_as_written() {
 }
 
 #[test]
+fn what_the_block_keeps_for_others_stays_as_written_too() {
+    let odd = r#"{"a":1.10,"b":1E400,"c":120000000000000000000000000000000000000001}"#;
+    let text = format!(
+        r#"{{"handoffd":{{"format":1,"submitted":{{"error":{odd}}},"previous":[{odd}],
+        "returns":[{odd}],"spawns":[{{"id":"x","request":{odd}}}]}}}}"#
+    );
+    let mut record = Record::read(text.as_bytes()).unwrap();
+    for _ in 0..2 {
+        let compact = Value::Object(Record::document(&record.to_bytes()).unwrap()).to_string();
+        assert_eq!(compact.matches(odd).count(), 4, "{compact}");
+        record = reread(&record);
+    }
+}
+
+#[test]
 fn a_lifted_key_keeps_the_producers_value_and_gives_it_back() {
     let mut record = Record::admit(doc(r#"{"metadata":{"mine":1},"n":2}"#), "x", None);
     record.lift("metadata", serde_json::json!({"theirs": 2}));

@@ -54,3 +54,4 @@ fn faults_at_calls_are_tried_on_x86_64_only() {
     row.note(why);
     row.finish();
 }
+mod trees;
