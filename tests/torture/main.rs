@@ -20,6 +20,7 @@ mod common;
 
 mod bit_rot;
 mod canary;
+mod clock;
 #[cfg(target_os = "linux")]
 mod disk;
 #[cfg(target_os = "linux")]
@@ -30,6 +31,7 @@ mod hostile;
 mod injection;
 #[cfg(target_arch = "x86_64")]
 mod kill_points;
+mod long_life;
 mod lost_events;
 #[cfg(target_arch = "x86_64")]
 mod nested;
