@@ -17,6 +17,10 @@ torture *args:
     TORTURE=full cargo test --release --test torture -- --nocapture --test-threads=1 {{args}}
     cat target/torture/table.md
 
+# One parser under coverage, such as `just fuzz request_yaml`; needs cargo-fuzz.
+fuzz parser *args:
+    FUZZ_PARSER={{parser}} cargo fuzz run -s none parsers {{args}}
+
 bench *args:
     cargo bench {{args}}
 
