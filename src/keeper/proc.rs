@@ -4,7 +4,8 @@
 //! A pid alone names nobody: it may have been given to another process since it was read. Here
 //! a process is a pid and its start time, and a signal goes through a pidfd that was opened
 //! first and checked second. Descendants are found by walking all of /proc, because the
-//! `children` files are not there in every kernel.
+//! `children` files are not there in every kernel; where they are, they are the quick way to
+//! those that would be gone by the end of the walk.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -81,6 +82,29 @@ pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Stat>, signal: Sig
             let _ = pidfd_send_signal(fd, signal);
         }
     }
+}
+
+/// Kills the children of `parent` that are there now; false if there was none to kill, or the
+/// kernel does not list them.
+///
+/// What forks and leaves faster than /proc can be walked is never found in a walk. Below a
+/// subreaper it is a child at nearly every moment, and this takes a moment.
+pub fn kill_children(parent: i32) -> bool {
+    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let mut any = false;
+    for pid in list.unwrap_or_default().split_ascii_whitespace() {
+        let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) else {
+            continue;
+        };
+        let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else {
+            continue;
+        };
+        let stat = Stat::read(pid.as_raw_pid());
+        if stat.is_some_and(|stat| stat.ppid == parent && stat.is_alive()) {
+            any |= pidfd_send_signal(fd, Signal::KILL).is_ok();
+        }
+    }
+    any
 }
 
 /// Every process there is, by pid.
@@ -253,6 +277,29 @@ mod tests {
         let mut found: Vec<i32> = descendants(&all, &[10]).iter().map(|s| s.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [12, 13]);
+    }
+
+    #[test]
+    fn children_are_killed_and_their_parent_is_not() {
+        let sh = "sleep 60 & echo; wait $!; echo killed; exec sleep 60";
+        let mut parent = std::process::Command::new("sh")
+            .args(["-c", sh])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(parent.id()).unwrap();
+        let mut lines = io::BufRead::lines(io::BufReader::new(parent.stdout.take().unwrap()));
+        assert_eq!(lines.next().unwrap().unwrap(), "", "it has a child now");
+        if kill_children(pid) {
+            assert_eq!(lines.next().unwrap().unwrap(), "killed");
+            assert!(!kill_children(pid), "none is left");
+        } else {
+            let list = format!("/proc/{pid}/task/{pid}/children");
+            assert!(!fs::exists(&list).unwrap(), "{list} was not heeded");
+        }
+        assert!(Stat::read(pid).unwrap().is_alive());
+        parent.kill().unwrap();
+        parent.wait().unwrap();
     }
 
     #[test]

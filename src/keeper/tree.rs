@@ -13,10 +13,14 @@ use rustix::process::Signal;
 
 use super::wire::Key;
 use super::{cgroup, proc};
+use crate::clock;
 use proc::Stat;
 
 /// Rounds of stopping before the kill. Each finds what the last one's were starting.
 const ROUNDS: usize = 20;
+
+/// How long the children of a minder are killed as they come, before the rounds.
+const DASH_MS: u64 = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tree {
@@ -51,6 +55,9 @@ impl Tree {
     pub fn kill(&self, whose: Whose<'_>) {
         if let Self::Cgroup(dir) = self {
             return cgroup::kill(dir);
+        }
+        if let Self::Minder { pid, .. } = *self {
+            dash(pid);
         }
         // Stopped first, so that none can fork away from under the list.
         let mut members: HashMap<(i32, u64), Stat> = HashMap::new();
@@ -98,6 +105,15 @@ impl Tree {
             Self::Minder { pid, .. } => proc::descendants(&proc::snapshot(), &[*pid]),
             Self::Loose => loose(whose),
         }
+    }
+}
+
+/// Kills what is a minder's child, and what becomes one by that, again and again for a moment.
+/// It meets those that hop from one process to the next before a walk of /proc could.
+fn dash(minder: i32) {
+    let until = clock::boot_ms() + DASH_MS;
+    while proc::kill_children(minder) && clock::boot_ms() < until {
+        std::thread::yield_now();
     }
 }
 

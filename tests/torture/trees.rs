@@ -25,7 +25,10 @@ const AT_ONCE: usize = 6;
 const KINDS: [(&str, &str); 13] = [
     ("plain", "sleep 600 & sleep 600 &"),
     ("hops", "setsid sh hop.sh $mine &"),
-    ("swift", "./hop $mine.steps & sleep 0.1"),
+    (
+        "swift",
+        "./hop $mine.steps & for n in 1 2 3 4; do ./hop $mine.steps$n & done; sleep 0.1",
+    ),
     (
         "far",
         "setsid setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 1; done' $mine &",
