@@ -90,7 +90,7 @@ const ENDS: [End; 3] = [End::TimeOut, End::Cancel, End::Exit];
 fn of_no_tree_anything_is_left() {
     let mut row = Row::new("runaway process trees");
     let all = times("trees", 10, 500);
-    let mut slowest = Duration::ZERO;
+    let mut slowest = (Duration::ZERO, "");
     let mut notes = Vec::new();
     for (start, number) in [
         (Daemon::start as fn(&Root) -> Daemon, all / 2),
@@ -126,7 +126,10 @@ fn of_no_tree_anything_is_left() {
             notes.push("no C compiler, so no swift hoppers".to_owned());
         }
     }
-    notes.push(format!("the slowest end took {slowest:?}"));
+    notes.push(format!(
+        "the slowest end took {:?} ({})",
+        slowest.0, slowest.1
+    ));
     row.note(notes.join("; "));
     row.finish();
 }
@@ -226,7 +229,7 @@ fn grow(root: &Root, some: &[(usize, usize, End)]) -> Vec<Tree> {
 
 impl Tree {
     /// Waits for its outcome; what is wrong then.
-    fn fell(&self, root: &Root, slowest: &mut Duration) -> Vec<String> {
+    fn fell(&self, root: &Root, slowest: &mut (Duration, &'static str)) -> Vec<String> {
         let Self {
             id,
             kind,
@@ -266,7 +269,7 @@ impl Tree {
         // Trees that are felled together wait for each other's looks; `grow` and the looks
         // count for all but the first.
         if *end == End::TimeOut {
-            *slowest = took.max(*slowest);
+            *slowest = (*slowest).max((took, kind));
             if is_full() && took > GRACE + SLACK {
                 broken.push(format!("{kind} by {end:?} took {took:?} to end"));
             }
