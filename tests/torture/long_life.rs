@@ -2,6 +2,7 @@
 //! and no more open files in the second half than in the first, however many handoffs have
 //! ended, and each of those has ended once.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -134,7 +135,8 @@ fn live(long: Duration) -> (Vec<String>, usize, String) {
         if second.kilobytes > first.kilobytes * 5 / 4 + 8192 || second.files > first.files + 16 {
             broken.push(format!("the {who} grew from {first:?} to {second:?}"));
         }
-        note += &format!(
+        let _ = write!(
+            note,
             "; {who} {} then {} KB, {} then {} files",
             first.kilobytes, second.kilobytes, first.files, second.files
         );

@@ -186,7 +186,7 @@ pub fn task_state(bytes: &[u8]) {
     };
     if let Ok(state) = TaskState::from_document(map.clone()) {
         // Counting tokens costs as much as a thousand parsers; every 64th is summed up.
-        if bytes.len() % 64 == 0 {
+        if bytes.len().is_multiple_of(64) {
             let said = summary(&state, MAX_SUMMARY_TOKENS);
             assert!(said.chars().count() <= MAX_SUMMARY_CHARS, "{said:?}");
         }
@@ -249,7 +249,7 @@ pub fn audit_line(bytes: &[u8]) {
         Line::parse(line);
     }
     // A whole log costs files; every 16th is one.
-    if bytes.len() % 16 == 0 {
+    if bytes.len().is_multiple_of(16) {
         let root = folder("audit");
         fs::write(root.join("audit/events-2026-11-16.jsonl"), bytes).expect("written");
         let _ = audit::verify(&root.join("audit"));
