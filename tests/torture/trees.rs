@@ -106,13 +106,7 @@ fn of_no_tree_anything_is_left() {
             1
         };
         let tries: Vec<(usize, usize, End)> = (0..number)
-            .map(|n| {
-                (
-                    n,
-                    (n * step) % KINDS.len(),
-                    ENDS[(n * step / KINDS.len() + n) % 3],
-                )
-            })
+            .map(|n| (n, (n * step) % KINDS.len(), ENDS[n % ENDS.len()]))
             .filter(|(_, kind, _)| has_swift || KINDS[*kind].0 != "swift")
             .collect();
         for some in tries.chunks(AT_ONCE) {
