@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::protocol::lifecycle::State;
+use crate::spool::claim::{self, Origin};
 use crate::spool::layout::Layout;
 use crate::spool::reject;
 
@@ -42,8 +43,14 @@ impl Change {
             Self::Advance { from, to, .. } | Self::Move { from, to, .. } => {
                 vec![layout.state(*from), layout.state(*to)]
             }
-            Self::Settle { at, to, .. } => {
-                vec![layout.pending(), layout.state(*at), layout.state(*to)]
+            Self::Settle {
+                at, to, leftover, ..
+            } => {
+                let origin = match claim::origin(leftover) {
+                    Some(Origin::Waiting) => layout.state(State::Waiting),
+                    Some(Origin::Pending) | None => layout.pending(),
+                };
+                vec![origin, layout.state(*at), layout.state(*to)]
             }
             Self::Reject(rejection) => vec![rejection.from_folder(), layout.state(State::Failed)],
             Self::Note => Vec::new(),

@@ -69,6 +69,12 @@ pub fn parse_claim_name(name: &str) -> Option<(Origin, u64, &str)> {
     Some((origin, inode.parse().ok()?, id))
 }
 
+/// Where the file came from that this claim's bytes are kept of.
+pub fn origin(leftover: &Path) -> Option<Origin> {
+    let name = leftover.file_name()?.to_str()?;
+    parse_claim_name(name).map(|(origin, _, _)| origin)
+}
+
 fn forget(path: &Path) {
     // What stays behind is swept at the next start; nothing depends on it.
     let _ = fs::remove_file(path);
@@ -248,6 +254,7 @@ mod tests {
         let taken = resume(&layout, identity).unwrap();
         assert_eq!(layout.states_of("x"), [State::InProgress]);
         assert_eq!(fs::read(&taken.leftover).unwrap(), b"old");
+        assert_eq!(origin(&taken.leftover), Some(Origin::Waiting));
         assert!(matches!(resume(&layout, identity), Err(TakeError::Gone)));
     }
 
