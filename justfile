@@ -16,6 +16,12 @@ schemas:
 torture *args:
     TORTURE=full cargo test --release --test torture -- --nocapture --test-threads=1 {{args}}
     cat target/torture/table.md
+    just torture-systemd
+
+# The daemon under a real systemd in a container; needs root, systemd-nspawn and debootstrap.
+torture-systemd:
+    cargo build
+    tests/systemd/run.sh target/debug/handoffd
 
 # One parser under coverage, such as `just fuzz request_yaml`; needs cargo-fuzz.
 fuzz parser *args:

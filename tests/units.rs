@@ -189,6 +189,27 @@ fn systemd_takes_the_units() {
     verify(&installed(person.path(), UNITS[2], None), true);
 }
 
+/// No more exposed than this, in tenths, says systemd; 100 is everything.
+#[test]
+fn the_profiles_expose_little() {
+    for (profile, most) in [(PROFILES[0], 10), (PROFILES[1], 20)] {
+        let folder = tempfile::tempdir().unwrap();
+        let unit = installed(folder.path(), UNITS[0], Some(profile));
+        let most = format!("--threshold={most}");
+        let unit = unit.to_str().unwrap();
+        let args = ["security", "--no-pager", "--offline=true", &most, unit];
+        let Some(output) = run("systemd-analyze", &args) else {
+            return;
+        };
+        if text(&output.stderr).contains("unrecognized option") {
+            println!("skipped: systemd-analyze is older than 250");
+            return;
+        }
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{profile}: {said}");
+    }
+}
+
 #[test]
 fn the_property_list_is_well_formed() {
     check_xml(PLIST, &shipped(PLIST));

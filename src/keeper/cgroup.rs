@@ -2,7 +2,8 @@
 //!
 //! Used where we may make cgroups below our own, without asking for any controller: a cgroup
 //! is wanted only as a list of processes that is complete at every moment. An attempt is put
-//! into it at clone, never afterwards, so nothing it starts can be outside.
+//! into it at clone, or goes there while it still is a copy of the keeper, so nothing it starts
+//! can be outside.
 //!
 //! The v2 hierarchy may be mounted beside the old ones, so its place is read from the mount
 //! table and never guessed.

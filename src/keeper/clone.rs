@@ -12,18 +12,25 @@
 //! - descriptors, signal actions and the working folder are its own (no `CLONE_FILES`,
 //!   `CLONE_SIGHAND`, `CLONE_FS`), and all signals are blocked until it has reset them.
 //!
-//! On other processors than these two the child is a fork, and so is one that is confined.
+//! On other processors than these two the child is a fork, and so is one that is confined. Where
+//! a clone into a cgroup is refused, as under a filter that forbids new namespaces, the child is
+//! a fork that goes into its cgroup itself, before anything else.
 #![expect(
     clippy::cast_sign_loss,
     clippy::cast_possible_truncation,
     reason = "arguments of system calls are registers"
 )]
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::PipeFlags;
+
 use super::confine::{Prepared, stage};
+use super::spawn;
 
 /// What a child does until it is its command. The pointers are the command's.
 #[derive(Debug)]
@@ -178,7 +185,52 @@ pub fn into_cgroup(cgroup: BorrowedFd<'_>, plan: Plan) -> io::Result<(i32, Optio
     };
     match i32::try_from(pid) {
         Ok(pid) if pid > 0 => Ok((pid, Some(cradle))),
+        Ok(REFUSED_NOT_KNOWN | REFUSED) => Ok((by_joining(cgroup, &cradle.plan)?, None)),
         _ => Err(io::Error::from_raw_os_error(-(pid as i32))),
+    }
+}
+
+const REFUSED_NOT_KNOWN: i32 = -libc::ENOSYS;
+const REFUSED: i32 = -libc::EPERM;
+
+/// Starts a child that goes into `cgroup` itself, and waits for its word that it is there.
+///
+/// Then it looks whether the keeper still lives, and ends if not: a keeper that starts later and
+/// finds nothing in the cgroup knows that this attempt will not begin any more.
+fn by_joining(cgroup: BorrowedFd<'_>, plan: &Plan) -> io::Result<i32> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let members = rustix::fs::openat(cgroup, "cgroup.procs", flags, Mode::empty())?;
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let keeper = rustix::process::getpid();
+    let pid = spawn::fork()?;
+    if pid == 0 {
+        let joined = rustix::io::write(&members, b"0").map(drop);
+        let errno = match joined {
+            Ok(()) if rustix::process::getppid() == Some(keeper) => 0,
+            Ok(()) => libc::ESRCH,
+            Err(errno) => errno.raw_os_error(),
+        };
+        let _ = rustix::io::write(&write, &errno.to_ne_bytes());
+        // SAFETY: this is the child, with a copy of everything; it becomes its command or ends
+        // without what its parent does at exit.
+        unsafe {
+            if errno == 0 {
+                plan.carry_out();
+            }
+            libc::_exit(127)
+        }
+    }
+    drop(write);
+    let mut word = [0; 4];
+    // No word: somebody killed it, and the next may fare better.
+    let told = File::from(read).read_exact(&mut word);
+    match told.map_or(libc::EAGAIN, |()| i32::from_ne_bytes(word)) {
+        0 => Ok(pid),
+        errno => {
+            // SAFETY: no memory of ours is involved.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            Err(io::Error::from_raw_os_error(errno))
+        }
     }
 }
 
@@ -292,4 +344,46 @@ pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn start(_args: &CloneArgs, _plan: &Plan) -> isize {
     -(libc::ENOSYS as isize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::cgroup;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_child_that_goes_into_its_cgroup_itself_is_there_before_it_is_its_command() {
+        let Ok(dir) = cgroup::base(&format!("join-{}", std::process::id())) else {
+            eprintln!("nothing was tried: no cgroup can be made here");
+            return;
+        };
+        let null = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .unwrap();
+        let (errors, told) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let args = [c"/bin/sleep".as_ptr(), c"600".as_ptr(), std::ptr::null()];
+        let (tried, none) = ([args[0], std::ptr::null()], [std::ptr::null()]);
+        let plan = Plan {
+            candidates: tried.as_ptr(),
+            argv: args.as_ptr(),
+            envp: none.as_ptr(),
+            cwd: c"/".as_ptr(),
+            nofile: None,
+            stdio: [null.as_raw_fd(); 3],
+            errors: told.as_raw_fd(),
+            confine: std::ptr::null(),
+        };
+        let folder = File::open(&dir).unwrap();
+        let pid = by_joining(folder.as_fd(), &plan).unwrap();
+        let members = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap();
+        assert_eq!(members.trim(), pid.to_string());
+        cgroup::kill(&dir);
+        // SAFETY: no memory of ours is involved.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        drop((told, errors));
+        cgroup::remove(&dir).unwrap();
+    }
 }
