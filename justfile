@@ -16,7 +16,12 @@ schemas:
 torture *args:
     TORTURE=full cargo test --release --test torture -- --nocapture --test-threads=1 {{args}}
     cat target/torture/table.md
+    just mutants
     just torture-systemd
+
+# Shows that the harnesses can fail: with each of the planted defects, the one that should sees it.
+mutants *args:
+    cargo test --features mutants --target-dir target/mutants --test torture mutants:: {{args}}
 
 # The daemon under a real systemd in a container; needs root, systemd-nspawn and debootstrap.
 torture-systemd:

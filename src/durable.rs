@@ -19,6 +19,8 @@ use std::sync::mpsc::{Sender, channel};
 use rustix::fs::{AtFlags, CWD, RenameFlags};
 use rustix::io::Errno;
 
+use crate::mutant;
+
 /// Whether syncs reach the disk or are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -140,6 +142,7 @@ pub fn start_writeback(file: &File) {
 /// instead of trying this again.
 pub fn sync_file(file: &File, durability: Durability) -> io::Result<()> {
     match durability {
+        Durability::Full if mutant::is("no-file-sync") => Ok(()),
         Durability::Full => file.sync_data(),
         Durability::Relaxed => Ok(()),
     }
@@ -148,6 +151,7 @@ pub fn sync_file(file: &File, durability: Durability) -> io::Result<()> {
 /// Returns once the names in the folder would survive a power cut.
 pub fn sync_dir(dir: &File, durability: Durability) -> io::Result<()> {
     match durability {
+        Durability::Full if mutant::is("no-folder-sync") => Ok(()),
         Durability::Full => file_sync_all(dir),
         Durability::Relaxed => Ok(()),
     }

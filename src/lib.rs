@@ -18,6 +18,7 @@ pub mod engine;
 pub mod figures;
 pub mod inspect;
 pub mod keeper;
+pub mod mutant;
 pub mod policy;
 pub mod protocol;
 pub mod retention;

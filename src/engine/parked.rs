@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use serde_json::Value;
 
 use crate::clock::{Now, Wall};
+use crate::mutant;
 use crate::protocol::agent::AgentName;
 use crate::protocol::dialect::Dialect;
 use crate::protocol::record::Record;
@@ -212,6 +213,9 @@ impl Lot {
     pub fn waiting_for_others(&self) -> Vec<String> {
         let waits =
             |parked: &Parked| matches!(parked.on, On::Dependency | On::Handoff) && !parked.ready;
+        if mutant::is("dependency-by-event-only") {
+            return Vec::new();
+        }
         self.parked
             .iter()
             .filter(|(_, p)| waits(p))

@@ -7,6 +7,7 @@ use crate::engine::parked::{On, Parked};
 use crate::engine::past::Past;
 use crate::engine::recovery::{Found, recover_one};
 use crate::engine::{Alarm, Busy, Engine, chains, moves};
+use crate::mutant;
 use crate::policy::intake::{Dependency, Needs, dependency_failed, dependency_missing};
 use crate::policy::judge::Failure;
 use crate::protocol::lifecycle::State;
@@ -38,6 +39,7 @@ impl Engine {
         self.lot.insert(id, parked);
         match on {
             On::Retry | On::Time if due_now => self.make_ready(id),
+            On::Dependency if mutant::is("dependency-by-event-only") => {}
             On::Dependency => {
                 self.watch_for_artifacts(id);
                 self.check_dependencies(id);

@@ -6,10 +6,11 @@ use std::path::Path;
 use super::clone::Cradle;
 use super::journal::{Entry, Line};
 use super::pool::Group;
-use super::proc::Stat;
+use super::proc::{self, Stat};
 use super::spawn::Command;
 use super::tree::{Tree, Whose};
 use super::wire::{Exit, Failure, Held, Key, Report, State, Why};
+use crate::mutant;
 
 /// How its keeper learns what becomes of it.
 #[derive(Debug)]
@@ -90,6 +91,11 @@ impl Attempt {
 
     /// Whether nothing of its tree is alive.
     pub fn is_empty(&self, root: &Path) -> bool {
+        if mutant::is("kill-of-the-group-only") {
+            return !self
+                .main
+                .is_some_and(|(pid, start)| proc::is_alive(pid, start));
+        }
         match &self.group {
             Some(group) => !group.is_populated(),
             None => self.tree.is_empty(self.whose(root)),

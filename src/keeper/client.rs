@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::confine::Confine;
 use super::frame::{self, Inbox, Wait};
 use super::wire::{CONFINE, Key, Order, Os, Report, Start, VERSION, Why};
+use crate::mutant;
 
 /// How often to try again when a keeper leaves just as we come.
 const TRIES: usize = 5;
@@ -288,7 +289,9 @@ impl Setup {
         }
         // Nothing of the daemon's environment is the keeper's business, and a keeper that was
         // started with an attempt's environment would look like a stray.
-        let output = command.env_clear().stdin(Stdio::null()).output()?;
+        command.env_clear().stdin(Stdio::null());
+        mutant::pass_on(&mut command);
+        let output = command.output()?;
         if output.status.success() {
             return Ok(());
         }

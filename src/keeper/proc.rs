@@ -17,6 +17,7 @@ use std::path::Path;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::wire::Key;
+use crate::mutant;
 
 /// What `/proc/<pid>/stat` says that matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,8 @@ impl Stat {
 
 /// Whether this very process, and not a later one with its pid, is still alive.
 pub fn is_alive(pid: i32, starttime: u64) -> bool {
-    Stat::read(pid).is_some_and(|stat| stat.starttime == starttime && stat.is_alive())
+    let is_it = |stat: &Stat| stat.starttime == starttime || mutant::is("forged-record-believed");
+    Stat::read(pid).is_some_and(|stat| is_it(&stat) && stat.is_alive())
 }
 
 /// A descriptor for this very process, or none if it is gone.

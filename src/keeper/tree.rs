@@ -9,11 +9,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::wire::Key;
 use super::{cgroup, proc};
 use crate::clock;
+use crate::mutant;
 use proc::Stat;
 
 /// Rounds of stopping before the kill. Each finds what the last one's were starting.
@@ -53,6 +54,11 @@ impl Tree {
 
     /// Kills what is there. To be repeated until it is empty.
     pub fn kill(&self, whose: Whose<'_>) {
+        if mutant::is("kill-of-the-group-only") {
+            let group = whose.main.and_then(|(pid, _)| Pid::from_raw(pid));
+            let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+            return;
+        }
         if let Self::Cgroup(dir) = self {
             return cgroup::kill(dir);
         }
@@ -124,6 +130,7 @@ fn loose(whose: Whose<'_>) -> Vec<Stat> {
     let session = whose.main.filter(|(pid, starttime)| {
         let leader = all.get(pid);
         leader.is_none_or(|leader| leader.starttime == *starttime)
+            || mutant::is("forged-record-believed")
     });
     let mut members: Vec<Stat> = all
         .values()

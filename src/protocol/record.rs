@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::clock::Wall;
+use crate::mutant;
 use crate::protocol::block::{put, put_list, put_map, take, take_list, take_map};
 use crate::protocol::field::FieldError;
 use crate::protocol::json;
@@ -220,7 +221,9 @@ impl Meta {
         put(&mut map, "lifted", &self.lifted);
         put_list(&mut map, "previous", &self.previous);
         put(&mut map, "to", &self.to);
-        put(&mut map, "timer", &self.timer);
+        if !mutant::is("retry-time-not-stored") {
+            put(&mut map, "timer", &self.timer);
+        }
         put(&mut map, "boot", &self.boot);
         put(&mut map, "holds_agent", &self.holds_agent);
         put(&mut map, "applied", &self.applied);

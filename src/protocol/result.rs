@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::mutant;
 use crate::protocol::document;
 use crate::protocol::field::{FieldError, expected, present};
 use crate::protocol::markdown;
@@ -41,6 +42,9 @@ impl Output {
                     result: document.map,
                     text: None,
                 },
+                Err(_) if mutant::is("result-cut-short") => {
+                    Self::Text(String::from_utf8_lossy(bytes).into_owned())
+                }
                 Err(error) => Self::broken(error.to_string(), bytes),
             };
         }

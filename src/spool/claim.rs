@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::durable;
+use crate::mutant;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::spool::look::Identity;
@@ -93,6 +94,12 @@ pub fn from_pending(
     let temp = claim_path(layout, Origin::Pending, identity.inode, id);
     spares.write_as(&temp, bytes)?;
     let target = layout.record(land, id);
+    if mutant::is("two-step-claim") {
+        fs::copy(submission, &target)?;
+        durable::exchange(&temp, &target)?;
+        fs::remove_file(submission)?;
+        return Ok(Taken { leftover: temp });
+    }
     if let Err(error) = durable::move_no_replace(submission, &target) {
         forget(&temp);
         return Err(match error.kind() {

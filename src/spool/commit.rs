@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use crate::durable::{self, Durability};
+use crate::mutant;
 use crate::protocol::lifecycle::State;
 use crate::spool::batch::{Job, Pace, Step, is_bare, superseded};
 use crate::spool::change::Change;
@@ -320,9 +321,20 @@ impl Worker {
     /// Puts the new content in its place and moves the record on.
     fn place(&mut self, job: &mut Job, folders: &mut BTreeSet<PathBuf>) -> io::Result<Step> {
         match &job.change {
-            Change::Advance { id, from, to, .. } => {
-                let record = self.layout.record(*from, id);
-                if let Some(temp) = &job.temp {
+            Change::Advance {
+                id,
+                from,
+                to,
+                bytes,
+            } => {
+                let mut record = self.layout.record(*from, id);
+                if mutant::is("move-before-content") {
+                    self.travel(id, *from, *to)?;
+                    record = self.layout.record(*to, id);
+                }
+                if mutant::is("overwrite-in-place") {
+                    std::fs::write(&record, bytes)?;
+                } else if let Some(temp) = &job.temp {
                     match durable::exchange(temp, &record) {
                         Ok(()) => {}
                         // Somebody took it away.

@@ -8,6 +8,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::mutant;
+
 /// What a file is known by between two looks. A rename does not change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
@@ -98,7 +100,11 @@ pub fn look(path: &Path, most: u64) -> Looked {
 
 fn try_look(path: &Path, most: u64) -> io::Result<Looked> {
     // Opening a device can do things; so a first glance decides what is opened at all.
-    let glance = std::fs::symlink_metadata(path)?;
+    let glance = if mutant::is("link-followed") {
+        std::fs::metadata(path)?
+    } else {
+        std::fs::symlink_metadata(path)?
+    };
     if glance.is_dir() {
         return Ok(Looked::Folder);
     }
@@ -137,9 +143,14 @@ fn try_look(path: &Path, most: u64) -> io::Result<Looked> {
 
 /// Opens for reading without following a link and without waiting for anyone.
 pub fn open_quietly(path: &Path) -> io::Result<File> {
+    let links = if mutant::is("link-followed") {
+        0
+    } else {
+        libc::O_NOFOLLOW
+    };
     File::options()
         .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .custom_flags(links | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
 }
 

@@ -174,6 +174,37 @@ fn a_daemon_that_is_killed_around_a_line_of_the_audit_log_tells_all_of_it_once()
     row.finish();
 }
 
+/// What stands in the state folders changes by these calls alone.
+#[test]
+fn a_daemon_that_is_killed_around_a_change_of_a_state_folder_loses_and_doubles_nothing() {
+    let mut row = Row::new("kill -9 around a change of a state folder");
+    if !can_trace(&mut row) {
+        return row.finish();
+    }
+    let changes = |call: &Call| {
+        let shown = |path: &str| path.starts_with("handoffs/");
+        let changes = !matches!(call.kind, Kind::Open | Kind::Lock | Kind::Sync);
+        let shows = shown(&call.about) || call.to.as_deref().is_some_and(shown);
+        changes_something(call) && changes && shows
+    };
+    let mut work = Vec::new();
+    let most = times("changes", 4, usize::MAX);
+    for scenario in [Scenario::Success, Scenario::Retry] {
+        let points = points_of(scenario, changes, &mut Leaving::default());
+        for at in spread(points, most) {
+            work.extend([(scenario, at + 1, false), (scenario, at + 1, true)]);
+        }
+    }
+    each(&mut row, &work, |(scenario, at, after), leaving| {
+        let fault = Fault {
+            falls_on: changes,
+            ..kill_at(*at, *after)
+        };
+        killed(*scenario, fault, leaving)
+    });
+    row.finish();
+}
+
 fn one_kill(
     (scenario, at, after): &(Scenario, usize, bool),
     leaving: &mut Leaving,

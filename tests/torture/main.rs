@@ -18,6 +18,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod attempts;
 mod bit_rot;
 mod canary;
 mod clock;
@@ -33,8 +34,12 @@ mod injection;
 mod kill_points;
 mod long_life;
 mod lost_events;
+#[cfg(all(feature = "mutants", target_arch = "x86_64"))]
+mod mutants;
 #[cfg(target_arch = "x86_64")]
 mod nested;
+#[cfg(target_arch = "x86_64")]
+mod order;
 mod parsers;
 #[cfg(target_os = "linux")]
 mod power;
@@ -46,6 +51,7 @@ mod storm;
 mod swaps;
 #[cfg(target_arch = "x86_64")]
 mod tracer;
+mod waits;
 
 #[cfg(not(target_arch = "x86_64"))]
 #[test]

@@ -36,6 +36,8 @@ pub struct Call {
     pub kind: Kind,
     /// What it is about, seen from the root.
     pub about: String,
+    /// Where a move leads, if that is below the root.
+    pub to: Option<String>,
 }
 
 impl std::fmt::Display for Call {
@@ -43,6 +45,9 @@ impl std::fmt::Display for Call {
         write!(f, "{} {}", self.name, self.about)
     }
 }
+
+/// Nobody's descriptor: the daemon does not work in a folder below the root.
+const HERE: u64 = u64::MAX;
 
 enum About {
     /// A name, seen from this descriptor.
@@ -54,9 +59,20 @@ enum About {
 /// What this call is, if it is about something below `root`.
 pub fn recognise(tid: i32, number: u64, args: &[u64; 6], root: &Path) -> Option<Call> {
     let (name, kind, about) = describe(tid, number, args)?;
-    let about = match about {
-        About::Anything => String::new(),
-        About::Descriptor(fd) => below(&sys::descriptor(tid, fd)?, root)?,
+    let about = resolve(tid, &about, root)?;
+    let to = target(number, args).and_then(|to| resolve(tid, &to, root));
+    Some(Call {
+        name,
+        kind,
+        about,
+        to,
+    })
+}
+
+fn resolve(tid: i32, about: &About, root: &Path) -> Option<String> {
+    match *about {
+        About::Anything => Some(String::new()),
+        About::Descriptor(fd) => below(&sys::descriptor(tid, fd)?, root),
         About::Name(dir, name) => {
             let name = sys::text(tid, name)?;
             let path = if name.is_absolute() {
@@ -64,10 +80,19 @@ pub fn recognise(tid: i32, number: u64, args: &[u64; 6], root: &Path) -> Option<
             } else {
                 sys::descriptor(tid, dir)?.join(name)
             };
-            below(&path, root)?
+            below(&path, root)
         }
-    };
-    Some(Call { name, kind, about })
+    }
+}
+
+/// The second name of a call that has two.
+fn target(number: u64, args: &[u64; 6]) -> Option<About> {
+    let [_, b, c, d, ..] = *args;
+    match number.cast_signed() {
+        libc::SYS_rename | libc::SYS_link => Some(About::Name(HERE, b)),
+        libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat => Some(About::Name(c, d)),
+        _ => None,
+    }
 }
 
 fn below(path: &Path, root: &Path) -> Option<String> {
@@ -77,8 +102,6 @@ fn below(path: &Path, root: &Path) -> Option<String> {
 
 fn describe(tid: i32, number: u64, args: &[u64; 6]) -> Option<(&'static str, Kind, About)> {
     use About::{Anything, Descriptor, Name};
-    // Nobody's descriptor: the daemon does not work in a folder below the root.
-    const HERE: u64 = u64::MAX;
     let [a, b, c, ..] = *args;
     let opened = |flags: u64| {
         let writes = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
