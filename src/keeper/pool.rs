@@ -126,6 +126,10 @@ impl Pool {
             match Group::make(base.join(format!("{}-{}", self.born, self.made))) {
                 // An earlier keeper's; in the same millisecond, but that is no reason to trust it.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                // A service manager that stops the daemon removes what is empty, also ours.
+                Err(error) if error.kind() == ErrorKind::NotFound && !base.exists() => {
+                    fs::create_dir(base)?;
+                }
                 made => return made,
             }
         }

@@ -21,9 +21,9 @@ pub use processes::{attempts, find_keeper, is_alive, keeper, keepers, kill};
 pub use team::{ask, child, children};
 
 /// How long anything may take before it counts as hanging. Generous: machines are loaded. Where
-/// it is meant to hang, `PATIENCE` says for how many seconds.
+/// it is meant to hang, `TORTURE_PATIENCE` says for how many seconds.
 fn patience() -> Duration {
-    let told = std::env::var("PATIENCE").ok();
+    let told = std::env::var("TORTURE_PATIENCE").ok();
     Duration::from_secs(told.and_then(|told| told.parse().ok()).unwrap_or(60))
 }
 

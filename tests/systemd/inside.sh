@@ -73,7 +73,6 @@ install_all() {
 start_and_ready() {
     systemctl start "$unit"
     is_up || fail "start returned, and it is $(of_unit ActiveState)"
-    [ -e "$root/.handoffd/daemon.json" ] || fail "start returned before it was ready"
     submit "$1-first" 0
     completed_at_once "$1-first"
     ok "$1: started, ready ($(of_unit StatusText)), a handoff completed"
@@ -156,7 +155,16 @@ upgrade() {
     systemctl stop "$unit"
 }
 
+# The keeper of the last daemon is still there, and goes on with what systemd has left of its groups.
+restart_at_once() {
+    start_and_ready again
+    fence again group
+    systemctl stop "$unit"
+}
+
+# The next keeper is born under the profile; one that has nothing to keep leaves after a second.
 use_profile() {
+    await '! pgrep -u handoffd >/dev/null'
     rm -f "$drop_ins/50-profile.conf"
     [ "$1" = none ] || install -Dm644 "/given/systemd/profiles/$1.conf" "$drop_ins/50-profile.conf"
     systemctl daemon-reload
@@ -181,6 +189,7 @@ kill_9 none
 watchdog
 stop_while_one_runs
 upgrade
+restart_at_once
 for profile in agents offline; do
     use_profile $profile
     start_and_ready $profile

@@ -123,7 +123,12 @@ fn a_process_that_the_journal_names_and_that_is_not_ours_lives_on() {
         if record["status"] != "completed" {
             broken.push(format!("{n}, {what}: {}", record["error"]));
         }
+        let is_broken = !broken.is_empty();
         row.tried(broken);
+        if is_broken {
+            // Whoever believes one may wait for the next for ever.
+            break;
+        }
         daemon.terminate();
     }
     row.finish();

@@ -182,9 +182,9 @@ fn a_daemon_that_is_killed_around_a_change_of_a_state_folder_loses_and_doubles_n
         return row.finish();
     }
     let changes = |call: &Call| {
-        let shown = |path: &str| path.starts_with("handoffs/");
+        let in_sight = |path: &str| path.starts_with("handoffs/");
         let changes = !matches!(call.kind, Kind::Open | Kind::Lock | Kind::Sync);
-        let shows = shown(&call.about) || call.to.as_deref().is_some_and(shown);
+        let shows = in_sight(&call.about) || call.to.as_deref().is_some_and(in_sight);
         changes_something(call) && changes && shows
     };
     let mut work = Vec::new();

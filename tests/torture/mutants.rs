@@ -31,7 +31,7 @@ impl Harness {
         let output = Command::new(std::env::current_exe().unwrap())
             .args([self.test, "--exact", "--nocapture"])
             .env(self.much.0, self.much.1)
-            .env("PATIENCE", PATIENCE)
+            .env("TORTURE_PATIENCE", PATIENCE)
             .env("HANDOFFD_MUTANT", mutant)
             .output()
             .unwrap();

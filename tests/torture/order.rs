@@ -114,13 +114,14 @@ impl Seen {
     fn show(&mut self, call: &Call, to: &str) {
         self.shown += 1;
         // Claims wait for no disk; what they were made of is kept until they are there.
-        let claimed = call.about.starts_with(CLAIM) || folder(to) == "handoffs/in-progress";
-        if self.unsynced.contains(&call.about) && !(claimed && !call.about.starts_with(SPARES)) {
+        let decides = call.about.starts_with(SPARES);
+        let claims = call.about.starts_with(CLAIM) || folder(to) == "handoffs/in-progress";
+        let must_be_there = decides || !claims;
+        if must_be_there && self.unsynced.contains(&call.about) {
             self.found.push(format!(
                 "{to} is shown before its content is on disk: {call}"
             ));
         }
-        let decides = call.about.starts_with(SPARES);
         if decides && let Some(log) = self.unsynced.iter().find(|it| it.starts_with("audit/")) {
             self.found
                 .push(format!("{to} is decided before {log} is on disk"));
