@@ -62,10 +62,13 @@ impl Harness {
             reported.iter().any(|word| said.contains(word)),
             "{mutant}: it failed, but not for a breach: {said}"
         );
-        let breach = said
+        let breach: Vec<&str> = said
             .lines()
-            .skip_while(|line| !line.contains("panicked at"));
-        let breach: Vec<&str> = breach.skip(1).take(2).collect();
+            .skip_while(|line| !line.contains("panicked at"))
+            .skip(1)
+            .take_while(|line| *line != "stack backtrace:")
+            .take(2)
+            .collect();
         println!("{mutant}: {}", breach.join(" "));
     }
 }
