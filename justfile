@@ -32,8 +32,17 @@ torture-systemd:
 fuzz parser *args:
     FUZZ_PARSER={{parser}} cargo fuzz run -s none parsers {{args}}
 
+# Measures everything, or the parts that are named, and writes docs/performance.md.
 bench *args:
-    cargo bench {{args}}
+    cargo bench --bench lifecycle -- --write docs {{args}}
+
+# What each part costs in instructions; fails where one costs over 5 % more. Needs valgrind.
+bench-check:
+    cargo bench --bench parts -- --check
+
+# Accepts what the parts cost now.
+bench-baseline:
+    cargo bench --bench parts -- --baseline
 
 # The daemon on this repository's own root.
 run *args:

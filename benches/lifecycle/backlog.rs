@@ -1,100 +1,183 @@
-//! What a backlog costs: memory for all that wait, and the rate at which they are worked off.
+//! What a backlog costs: the start with all of it there, memory, and the rate at which it is
+//! worked off.
 //!
-//! One specialist sleeps in the only slot, so that everything else stays pending until intake
-//! is over. Then two more slots are opened, and the first completions are counted.
+//! The files are in `pending/` before the daemon starts, and in the page cache. The only slot is
+//! taken by the first of them, which sleeps, so that the others stay until all were read; then
+//! the specialist becomes one that does nothing, and two more slots are opened.
 
+use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::rig::{Rig, Setup, cpu_ns, ids, request, wait_until};
-use crate::table::{Table, median};
-use crate::throughput::wait_completed;
+use crate::chart::{Axis, Chart, Kind, Line};
+use crate::options::Options;
+use crate::results::{Aim, Figure, Section, grouped, median, number, per_second};
+use crate::rig::{Rig, Setup, cpu_ns, wait_until};
+use crate::sample::{AGENT, ids, request};
 
-const CLOSED: Setup<'_> = Setup {
+const CLOSED: Setup = Setup {
     max_concurrent: 1,
     durability: "full",
     resident: false,
 };
-const OPEN: Setup<'_> = Setup {
+const OPEN: Setup = Setup {
     max_concurrent: 3,
     ..CLOSED
 };
+const FEW: usize = 1_000;
 
-struct Measured {
+#[derive(Clone, Copy)]
+pub struct Measured {
+    first: f64,
+    read: f64,
     rss: f64,
     peak: f64,
-    rate: f64,
+    pub rate: f64,
 }
 
-pub fn run(table: &mut Table, memory: bool) -> io::Result<()> {
-    let few = |round: usize| measure(1_000, 1_000, &format!("few{round}"));
-    let mut small = vec![few(0)?.rate, few(1)?.rate];
-    let sizes: &[usize] = if memory {
-        &[10_000, 100_000]
-    } else {
-        &[100_000]
-    };
-    let mut large = 0.0;
-    for &waiting in sizes {
-        let measured = measure(waiting, 2_000, "many")?;
-        table.row(
-            &format!("memory, {waiting} waiting"),
-            format!("{:.1} MB", measured.rss),
-            format!("{:.1} MB at its peak", measured.peak),
-            None,
-        );
-        large = measured.rate;
+pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
+    let mut few = Vec::new();
+    let mut large: Vec<(usize, Measured)> = Vec::new();
+    for size in options.sizes() {
+        // Beside each large one a small one, because the machine changes meanwhile.
+        let (first, second) = (measure(FEW)?, measure(FEW)?);
+        few.extend([first.rate, second.rate]);
+        large.push((size, if size == FEW { first } else { measure(size)? }));
     }
-    small.push(few(2)?.rate);
-    let small = median(&mut small);
-    table.row(
-        "handoffs/s with 100000 waiting, first 2000",
-        format!("{large:.0}"),
-        format!("{small:.0} with 1000 waiting"),
-        Some(large / small),
-    );
+    let base = median(&mut few);
+    for (size, measured) in &mut large {
+        let waiting = format!("with {} waiting", grouped(number(*size)));
+        let is_base = *size == FEW;
+        if is_base {
+            measured.rate = base;
+        }
+        let key = |what: &str| format!("backlog.{size}.{what}");
+        let rate = Figure::new(key("rate"), format!("rate {waiting}"), measured.rate, "/s");
+        section.add(if is_base {
+            rate
+        } else {
+            let beside = format!("with {} waiting", grouped(number(FEW)));
+            rate.beside(beside, base).aim(Aim::AtLeast(0.95))
+        });
+        let memory = Figure::new(
+            key("memory"),
+            format!("memory {waiting}"),
+            measured.rss,
+            "MB",
+        );
+        let memory = memory.beside("at its peak", measured.peak);
+        section.add(match *size {
+            100_000 => memory.aim(Aim::ValueAtMost(25.0)),
+            1_000_000 => memory.aim(Aim::ValueAtMost(200.0)),
+            _ => memory,
+        });
+        let first = format!("first dispatch after a start {waiting}");
+        let first = Figure::new(key("first"), first, measured.first, "s");
+        section.add(first.aim(Aim::ValueAtMost(1.0)));
+        let read = format!("until all are read, after a start {waiting}");
+        let read = Figure::new(key("read"), read, measured.read, "s");
+        section.add(if *size == 1_000_000 {
+            read.aim(Aim::ValueAtMost(15.0))
+        } else {
+            read
+        });
+    }
+    let line = |name: &str, of: fn(&Measured) -> f64| {
+        let points = large.iter().map(|(size, it)| (number(*size), of(it)));
+        Line::new(name, points.collect())
+    };
+    for (name, title, up, lines) in [
+        (
+            "backlog-rate",
+            "Handoffs per second by what waits",
+            "per second",
+            vec![line("2 at once, durable", |it| it.rate)],
+        ),
+        (
+            "backlog-memory",
+            "Memory by what waits",
+            "MB",
+            vec![line("resident", |it| it.rss), line("peak", |it| it.peak)],
+        ),
+        (
+            "backlog-start",
+            "A start by what waits",
+            "seconds",
+            vec![
+                line("first dispatch", |it| it.first),
+                line("all are read", |it| it.read),
+            ],
+        ),
+    ] {
+        section.charts.push(Chart {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            across: Axis::log("waiting"),
+            up: Axis {
+                label: up.to_owned(),
+                is_log: up == "seconds",
+            },
+            kind: Kind::Lines(lines),
+        });
+    }
     Ok(())
 }
 
-fn measure(waiting: usize, completions: usize, name: &str) -> io::Result<Measured> {
-    eprintln!("backlog: {waiting} waiting");
-    let mut rig = Rig::new(&format!("backlog-{name}"), &["/bin/true"], CLOSED)?;
-    rig.start()?;
-    rig.wait_ready();
-    std::fs::write(
-        rig.folder("pending").join("sleeper.json"),
-        request("sleeper", "@sleeper"),
-    )?;
-    wait_until(Duration::from_secs(10), "the sleeper", || {
-        rig.folder("in-progress").join("sleeper.json").exists()
-    });
-    let ids = ids("backlog", waiting);
-    rig.stage(&ids)?;
-    for id in &ids {
-        rig.drop_staged(id)?;
+pub fn measure(waiting: usize) -> io::Result<Measured> {
+    eprintln!("  … {} waiting", grouped(number(waiting)));
+    let mut rig = Rig::new(&format!("backlog-{waiting}"), &["sleep", "20000"], CLOSED)?;
+    let pending = rig.folder("pending");
+    for id in ids("backlog", waiting + 1) {
+        fs::write(pending.join(format!("{id}.json")), request(&id, AGENT))?;
     }
-    wait_quiet(rig.pid());
-    // What was staged must not be written out while the rate is measured.
-    let _ = rustix::fs::syncfs(std::fs::File::open(&rig.root)?);
+    sync(&rig);
+    let begin = Instant::now();
+    rig.start()?;
+    let mut first = 0.0;
+    wait_until(Duration::from_secs(300), "the first dispatch", || {
+        first = begin.elapsed().as_secs_f64();
+        rig.count("in-progress") > 0
+    });
+    let read = wait_quiet(&rig, begin);
     let (rss, peak) = (rig.memory("VmRSS"), rig.memory("VmHWM"));
+    rig.command = vec!["/bin/true".to_owned()];
     rig.configure(OPEN)?;
+    let completions = waiting.min(2_000);
     let begin = Instant::now();
     rig.reload();
-    wait_completed(&rig, completions);
-    let done = rig.count("completed");
-    #[expect(clippy::cast_precision_loss, reason = "a small count")]
-    let rate = done as f64 / begin.elapsed().as_secs_f64();
-    Ok(Measured { rss, peak, rate })
+    let mut done = 0;
+    wait_until(Duration::from_secs(300), "the completions", || {
+        done = rig.count("completed");
+        done >= completions
+    });
+    let rate = per_second(done, begin.elapsed().as_secs_f64());
+    Ok(Measured {
+        first,
+        read,
+        rss,
+        peak,
+        rate,
+    })
 }
 
-/// Intake is over when the daemon has nothing to do any more.
-fn wait_quiet(pid: u32) {
-    let mut last = cpu_ns(pid);
-    wait_until(Duration::from_secs(300), "the daemon to be quiet", || {
-        std::thread::sleep(Duration::from_millis(500));
-        let now = cpu_ns(pid);
-        let idle = now - last < 5_000_000;
+/// What was written must not be written out while something is measured.
+pub fn sync(rig: &Rig) {
+    if let Ok(folder) = fs::File::open(&rig.root) {
+        let _ = rustix::fs::syncfs(folder);
+    }
+}
+
+/// Intake is over when the daemon has nothing to do any more; seconds until it last had.
+fn wait_quiet(rig: &Rig, begin: Instant) -> f64 {
+    let (mut last, mut busy) = (0, Instant::now());
+    wait_until(Duration::from_secs(900), "the daemon to be quiet", || {
+        std::thread::sleep(Duration::from_millis(20));
+        let now = cpu_ns(rig.pid());
+        if now - last > 1_000_000 {
+            busy = Instant::now();
+        }
         last = now;
-        idle
+        busy.elapsed() > Duration::from_millis(700)
     });
+    busy.duration_since(begin).as_secs_f64()
 }

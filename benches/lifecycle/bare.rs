@@ -11,18 +11,25 @@ use rustix::fs::inotify;
 
 /// Starts `/bin/true` so many times on so many threads, and tells how long that took.
 pub fn spawn_loop(count: usize, threads: usize) -> f64 {
-    let left = AtomicUsize::new(count);
+    on_threads(count, threads, |_| {
+        let status = Command::new("/bin/true").stdin(Stdio::null()).status();
+        assert!(status.is_ok_and(|status| status.success()));
+    })
+}
+
+/// Does something so many times, shared out among threads; seconds.
+pub fn on_threads(count: usize, threads: usize, work: impl Fn(usize) + Sync) -> f64 {
+    let next = AtomicUsize::new(0);
     let begin = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let take = |left: usize| left.checked_sub(1);
-                while left
-                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-                    .is_ok()
-                {
-                    let status = Command::new("/bin/true").stdin(Stdio::null()).status();
-                    assert!(status.is_ok_and(|status| status.success()));
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= count {
+                        return;
+                    }
+                    work(n);
                 }
             });
         }

@@ -1,34 +1,54 @@
-//! What an idle daemon and its keeper cost.
+//! What an idle daemon and its keeper cost, and how large they are.
 
 use std::io;
 use std::time::Duration;
 
-use crate::rig::{Rig, Setup, cpu_ns};
-use crate::table::Table;
+use crate::options::Options;
+use crate::results::{Aim, Figure, Section};
+use crate::rig::{INTERRUPTED, Rig, Setup, cpu_ns, sleeps};
+use crate::throughput::round;
 
-pub fn run(table: &mut Table, seconds: u64) -> io::Result<()> {
-    eprintln!("idle: {seconds} s");
-    let setup = Setup {
-        max_concurrent: 2,
-        durability: "full",
-        resident: false,
-    };
-    let mut rig = Rig::new("idle", &["/bin/true"], setup)?;
+pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
+    let seconds = options.idle_seconds;
+    let mut rig = Rig::new("idle", &["/bin/true"], Setup::default())?;
     rig.start()?;
     rig.wait_ready();
-    std::thread::sleep(Duration::from_secs(1));
+    // One that has worked has all its threads and pools.
+    round(&rig, "before", 50)?;
+    std::thread::sleep(Duration::from_secs(2));
     let keeper = rig.keeper().ok_or(io::ErrorKind::NotFound)?;
-    let used = || [rig.pid(), keeper].map(cpu_ns);
+    let used = || [rig.pid(), keeper].map(|pid| (cpu_ns(pid), sleeps(pid)));
     let before = used();
-    std::thread::sleep(Duration::from_secs(seconds));
+    for _ in 0..seconds {
+        assert!(
+            !INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed),
+            "interrupted"
+        );
+        std::thread::sleep(Duration::from_secs(1));
+    }
     let after = used();
-    #[expect(clippy::cast_precision_loss, reason = "a few million nanoseconds")]
-    let ms = |at: usize| (after[at] - before[at]) as f64 / 1e6;
-    table.row(
-        &format!("processor time, idle for {seconds} s"),
-        format!("{:.2} ms", ms(0)),
-        format!("{:.2} ms, its keeper", ms(1)),
-        None,
-    );
+    for (at, (key, who)) in [("daemon", "the daemon"), ("keeper", "its keeper")]
+        .into_iter()
+        .enumerate()
+    {
+        #[expect(clippy::cast_precision_loss, reason = "a few million nanoseconds")]
+        let (ms, woken) = (
+            (after[at].0 - before[at].0) as f64 / 1e6,
+            (after[at].1 - before[at].1) as f64,
+        );
+        let what = format!("processor time of {who}, idle for {seconds} s");
+        let figure = Figure::new(format!("idle.{key}.cpu"), what, ms, "ms");
+        section.add(figure.aim(Aim::ValueAtMost(1.0)));
+        let what = format!("{who} woke up");
+        let figure = Figure::new(format!("idle.{key}.woken"), what, woken, "times");
+        section.add(figure);
+    }
+    let memory = rig.memory("VmRSS");
+    section.add(Figure::new(
+        "idle.memory",
+        "memory of an idle daemon",
+        memory,
+        "MB",
+    ));
     Ok(())
 }

@@ -1,68 +1,168 @@
 //! What a handoff costs, against the least it could cost, measured in the same run.
 //!
-//! Machines differ and are never quiet, so what counts is the ratio to a bare program that does
-//! nothing but start the same processes: the two take turns, several rounds each, and the medians
-//! are compared.
+//! Machines differ and are never quiet, so what counts is the ratio to something that stands
+//! beside it: the two take turns, several rounds each, and the medians are compared.
 //!
 //! ```text
-//! cargo bench                      everything, in three to four minutes
-//! cargo bench -- throughput        handoffs per second, 2 and 8 at once, spawned and resident
-//! cargo bench -- pickup            from the rename into pending/ to the specialist's main
-//! cargo bench -- memory            with 10,000 and 100,000 waiting
-//! cargo bench -- backlog           the rate with 100,000 waiting, of that with 1,000
-//! cargo bench -- recovery          10,000 records in in-progress/ after a kill -9
-//! cargo bench -- idle [seconds]    processor time of an idle daemon and its keeper
+//! cargo bench                          everything, in ten to fifteen minutes
+//! cargo bench -- throughput pickup     some of it: the names are in SECTIONS below
+//! cargo bench -- --write docs          and writes docs/performance.md and its charts
+//! cargo bench -- render --write docs   the document alone, from what was measured before
+//! cargo bench -- --up-to 1000000       backlogs and histories up to this size, not 100,000
+//! cargo bench -- --quick               all in a minute or two, for a look
 //! ```
 //!
+//! Also `--rounds N`, `--count N` (handoffs in a round) and `--idle SECONDS`. The figures are kept
+//! in `target/bench/results.json`, by section, until they are measured anew.
+//!
 //! Roots are made below `target/bench-roots`, so on the disk that the build is on, and removed
-//! afterwards. `HANDOFFD_BENCH_BIN` names another handoffd to measure, to compare two builds.
+//! afterwards. `HANDOFFD_BENCH_BIN` names another handoffd to measure, to compare two builds;
+//! `HANDOFFD_BENCH_PYTHON` a Python that has huey and dirq.
 
 mod backlog;
 mod bare;
+mod chart;
+mod document;
+mod durability;
+mod history;
 mod idle;
+mod limits;
+mod options;
+mod peers;
 mod pickup;
+mod queues;
 mod recovery;
+mod resident;
+mod results;
 mod rig;
-mod table;
+#[path = "../common/sample.rs"]
+mod sample;
 mod throughput;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use table::Table;
+use options::Options;
+use results::{Results, Section};
+use rig::INTERRUPTED;
 
-fn main() -> io::Result<()> {
+/// In this order: some hold their figures against those of sections before them.
+const SECTIONS: [&str; 10] = [
+    "limits",
+    "throughput",
+    "durability",
+    "pickup",
+    "resident",
+    "recovery",
+    "backlog",
+    "history",
+    "idle",
+    "peers",
+];
+
+fn main() -> io::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     // This program is also the specialist and the bare program that it is compared with.
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--stamp", socket] => return bare::stamp(socket),
-        ["--resident"] => return bare::answer(),
-        ["--bare-pickup", folder, socket] => return bare::watch(folder, socket),
+        ["--stamp", socket] => return bare::stamp(socket).map(|()| ExitCode::SUCCESS),
+        ["--resident"] => return bare::answer().map(|()| ExitCode::SUCCESS),
+        ["--bare-pickup", folder, socket] => {
+            return bare::watch(folder, socket).map(|()| ExitCode::SUCCESS);
+        }
         _ => {}
     }
-    let wanted: Vec<&str> = args
-        .iter()
-        .map(String::as_str)
-        .filter(|arg| !arg.starts_with("--"))
-        .collect();
-    let seconds = wanted.iter().find_map(|word| word.parse().ok());
-    let is_wanted =
-        |name| wanted.iter().all(|word| word.parse::<u64>().is_ok()) || wanted.contains(&name);
-    let mut table = Table::default();
-    if is_wanted("throughput") {
-        throughput::run(&mut table)?;
+    let options = Options::read(&args)?;
+    let unknown = |name: &&String| !SECTIONS.contains(&name.as_str()) && *name != "render";
+    if let Some(name) = options.wanted.iter().find(unknown) {
+        eprintln!("{name}: there is no such section; there are {SECTIONS:?} and render");
+        return Ok(ExitCode::from(2));
     }
-    if is_wanted("pickup") {
-        pickup::run(&mut table)?;
+    watch_signals()?;
+    rig::sweep();
+    let mut results = Results::load();
+    let mut failed = Vec::new();
+    for name in SECTIONS {
+        let is_wanted = options.wanted.is_empty() || options.wanted.iter().any(|it| it == name);
+        if !is_wanted || INTERRUPTED.load(Ordering::Relaxed) {
+            continue;
+        }
+        let section = measure(name, &options, &results);
+        if section.figures.is_empty() && section.notes.is_empty() {
+            failed.push(name);
+            continue;
+        }
+        println!("\n## {name}\n\n{}", section.table());
+        results.put(section);
+        results.save()?;
     }
-    if is_wanted("recovery") {
-        recovery::run(&mut table)?;
+    if let Some(folder) = &options.write {
+        document::write(folder, &results)?;
     }
-    if is_wanted("memory") || is_wanted("backlog") {
-        backlog::run(&mut table, is_wanted("memory"))?;
+    if INTERRUPTED.load(Ordering::Relaxed) {
+        eprintln!("interrupted; what was measured is kept");
+        return Ok(ExitCode::from(130));
     }
-    if is_wanted("idle") {
-        idle::run(&mut table, seconds.unwrap_or(20))?;
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
     }
-    table.print();
+    eprintln!("could not be measured: {}", failed.join(", "));
+    Ok(ExitCode::FAILURE)
+}
+
+/// One section fails by itself: the others are measured all the same.
+fn measure(name: &str, options: &Options, before: &Results) -> Section {
+    eprintln!("{name}:");
+    let begin = Instant::now();
+    let mut section = Section {
+        name: name.to_owned(),
+        taken: document::taken(options),
+        ..Section::default()
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(|| match name {
+        "limits" => limits::run(options, &mut section),
+        "throughput" => throughput::run(options, &mut section),
+        "durability" => durability::run(&mut section, before),
+        "pickup" => pickup::run(options, &mut section),
+        "resident" => resident::run(options, &mut section, before),
+        "recovery" => recovery::run(options, &mut section),
+        "backlog" => backlog::run(options, &mut section),
+        "history" => history::run(options, &mut section),
+        "idle" => idle::run(options, &mut section),
+        _ => peers::run(options, &mut section),
+    }));
+    let why = match outcome {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(panic) => Some(
+            panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+                .unwrap_or_default(),
+        ),
+    };
+    if let Some(why) = why {
+        eprintln!("{name} was given up: {why}");
+        if !section.figures.is_empty() {
+            section.note(format!("The rest was given up: {why}."));
+        }
+    }
+    section.seconds = begin.elapsed().as_secs_f64();
+    section
+}
+
+/// The first signal ends what is being measured, in order; a second one ends this program.
+fn watch_signals() -> io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([libc::SIGINT, libc::SIGTERM])?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if INTERRUPTED.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+        }
+    });
     Ok(())
 }

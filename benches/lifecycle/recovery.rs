@@ -9,54 +9,63 @@ use handoffd::protocol::lifecycle::State;
 use handoffd::protocol::name::Ext;
 use handoffd::protocol::record::{Attempt, Record};
 
-use crate::rig::{Rig, Setup, ids, request, wait_until};
-use crate::table::Table;
+use crate::history::start;
+use crate::options::Options;
+use crate::results::{Aim, Figure, Section, grouped, median, number};
+use crate::rig::{Rig, Setup, wait_until};
+use crate::sample::{AGENT, ids, request};
 
-const RECORDS: usize = 10_000;
+pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
+    let mut empty = Rig::new("start", &["/bin/true"], Setup::default())?;
+    let starts: io::Result<Vec<f64>> = (0..10).map(|_| start(&mut empty)).collect();
+    let ready = median(&mut starts?) * 1000.0;
+    drop(empty);
+    let what = "start on an empty root, until it is ready";
+    section.add(Figure::new("start.empty", what, ready, "ms"));
+    let rounds: io::Result<Vec<[f64; 2]>> = (0..options.rounds.min(3))
+        .map(|_| measure(options.records))
+        .collect();
+    let rounds = rounds?;
+    for (at, key, what, most) in [
+        (0, "first", "until the first dispatch", 1.0),
+        (1, "all", "until all are recovered", 5.0),
+    ] {
+        let mut seconds: Vec<f64> = rounds.iter().map(|round| round[at]).collect();
+        let records = grouped(number(options.records));
+        let what = format!("{records} in progress after a kill -9, {what}");
+        let figure = Figure::new(format!("recovery.{key}"), what, median(&mut seconds), "s");
+        section.add(figure.aim(Aim::ValueAtMost(most)));
+    }
+    Ok(())
+}
 
-pub fn run(table: &mut Table) -> io::Result<()> {
-    eprintln!("recovery: {RECORDS} records");
-    let setup = Setup {
-        max_concurrent: 2,
-        durability: "full",
-        resident: false,
-    };
+/// Seconds until the first dispatch, and until all are recovered.
+fn measure(records: usize) -> io::Result<[f64; 2]> {
     // Once recovered they are run again; sleeping ones don't disturb the measurement.
-    let mut rig = Rig::new("recovery", &["sleep", "100000"], setup)?;
+    let setup = Setup::default();
+    let mut rig = Rig::new("recovery", &["sleep", "20000"], setup)?;
     rig.start()?;
     rig.wait_ready();
     rig.kill();
     std::fs::remove_file(rig.root.join(".handoffd/daemon.json"))?;
-    for id in ids("recovery", RECORDS) {
+    for id in ids("recovery", records) {
         let path = rig.folder("in-progress").join(format!("{id}.json"));
         std::fs::write(path, in_progress(&id)?)?;
     }
-    let _ = rustix::fs::syncfs(std::fs::File::open(&rig.root)?);
+    crate::backlog::sync(&rig);
     let begin = Instant::now();
     rig.start()?;
     let keeper = rig.root.join(".handoffd/run");
     let mut first = None;
-    wait_until(
-        Duration::from_secs(120),
-        "the records to be recovered",
-        || {
-            if first.is_none() && dispatched(&keeper) {
-                first = Some(begin.elapsed());
-            }
-            rig.count("in-progress") <= setup.max_concurrent
-        },
-    );
+    let limit = Duration::from_secs(240);
+    wait_until(limit, "the records to be recovered", || {
+        if first.is_none() && dispatched(&keeper) {
+            first = Some(begin.elapsed());
+        }
+        rig.count("in-progress") <= setup.max_concurrent
+    });
     let all = begin.elapsed();
-    table.row(
-        &format!("recovery of {RECORDS} in progress"),
-        format!("{:.2} s", all.as_secs_f64()),
-        format!(
-            "{:.2} s to the first dispatch",
-            first.unwrap_or(all).as_secs_f64()
-        ),
-        None,
-    );
-    Ok(())
+    Ok([first.unwrap_or(all), all].map(|it| it.as_secs_f64()))
 }
 
 /// Whether the keeper was told to start anything.
@@ -69,7 +78,7 @@ fn dispatched(run: &std::path::Path) -> bool {
 
 /// A record as a daemon leaves it that was killed right after the claim.
 fn in_progress(id: &str) -> io::Result<Vec<u8>> {
-    let text = request(id, crate::rig::AGENT);
+    let text = request(id, AGENT);
     let parsed = document::parse(text.as_bytes(), Ext::Json).map_err(io::Error::other)?;
     let mut record = Record::admit(parsed.map, id, None);
     let now = Clock::System.now();

@@ -2,12 +2,16 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The agent that the requests are for.
-pub const AGENT: &str = "@bench";
+use crate::sample::{AGENT, request};
+
+/// Set by a signal: whoever waits gives up, and everything is cleared away.
+pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// A root that is removed when it is dropped, and its daemon killed.
 pub struct Rig {
@@ -18,17 +22,59 @@ pub struct Rig {
 
 /// How the daemon is set up.
 #[derive(Debug, Clone, Copy)]
-pub struct Setup<'a> {
+pub struct Setup {
     pub max_concurrent: usize,
-    pub durability: &'a str,
+    pub durability: &'static str,
     /// The specialist's process stays.
     pub resident: bool,
 }
 
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            max_concurrent: 2,
+            durability: "full",
+            resident: false,
+        }
+    }
+}
+
+/// Where roots are made: on the disk that the build is on.
+pub fn roots() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench-roots")
+}
+
+/// Removes what runs that were killed have left.
+pub fn sweep() {
+    for entry in fs::read_dir(roots()).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.rsplit('-').next().unwrap_or_default();
+        if !Path::new("/proc").join(pid).exists() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+pub fn program() -> String {
+    std::env::var("HANDOFFD_BENCH_BIN")
+        .unwrap_or_else(|_| env!("CARGO_BIN_EXE_handoffd").to_owned())
+}
+
+/// Starts a program that is told to stop when this one dies, however that happens.
+pub fn spawn_bound(command: &mut Command) -> io::Result<Child> {
+    // SAFETY: prctl may be called between fork and exec, and touches no memory of ours.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            Ok(())
+        });
+    }
+    command.spawn()
+}
+
 impl Rig {
-    pub fn new(name: &str, command: &[&str], setup: Setup<'_>) -> io::Result<Self> {
-        let roots = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench-roots");
-        let root = roots.join(format!("{name}-{}", std::process::id()));
+    pub fn new(name: &str, command: &[&str], setup: Setup) -> io::Result<Self> {
+        let root = roots().join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(root.join("handoffs/pending"))?;
         fs::create_dir_all(root.join("staging"))?;
         let rig = Self {
@@ -40,7 +86,7 @@ impl Rig {
         Ok(rig)
     }
 
-    pub fn configure(&self, setup: Setup<'_>) -> io::Result<()> {
+    pub fn configure(&self, setup: Setup) -> io::Result<()> {
         let Setup {
             max_concurrent,
             durability,
@@ -54,33 +100,43 @@ impl Rig {
         };
         let text = format!(
             "[daemon]\nmax_concurrent = {max_concurrent}\ndurability = \"{durability}\"\n\
-             [specialists.\"{AGENT}\"]\ncommand = {command:?}\n{mode}\
-             [specialists.\"@sleeper\"]\ncommand = [\"sleep\", \"100000\"]\n"
+             shutdown_grace = \"1s\"\n[defaults]\ntimeout = \"6h\"\n\
+             [specialists.\"{AGENT}\"]\ncommand = {command:?}\n{mode}"
         );
         fs::write(self.root.join("handoffd.toml"), text)
     }
 
-    /// Starts the daemon and waits until it says that it is there.
+    /// Whether the daemon knows all that is configured.
+    pub fn takes_configuration(&self) -> io::Result<bool> {
+        let mut check = Command::new(program());
+        check.args(["check", "--root"]).arg(&self.root);
+        let output = check.stdin(Stdio::null()).output()?;
+        Ok(output.status.code() != Some(2))
+    }
+
+    /// Starts the daemon, which takes its time.
     pub fn start(&mut self) -> io::Result<()> {
-        let program = std::env::var("HANDOFFD_BENCH_BIN")
-            .unwrap_or_else(|_| env!("CARGO_BIN_EXE_handoffd").to_owned());
         let log = File::options()
             .append(true)
             .create(true)
             .open(self.root.join("daemon.log"))?;
-        let child = Command::new(program)
-            .args(["run", "--root"])
-            .arg(&self.root)
-            .stdin(Stdio::null())
-            .stderr(log)
-            .spawn()?;
-        self.daemon = Some(child);
+        let mut command = Command::new(program());
+        command.args(["run", "--root"]).arg(&self.root);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        self.daemon = Some(spawn_bound(command.stderr(log))?);
         Ok(())
     }
 
-    pub fn wait_ready(&self) {
+    /// Until it has taken the root; an earlier daemon's word must be gone before it starts.
+    pub fn wait_ready(&mut self) {
         let file = self.root.join(".handoffd/daemon.json");
-        wait_until(Duration::from_secs(60), "the daemon to start", || {
+        let daemon = &mut self.daemon;
+        wait_until(Duration::from_secs(120), "the daemon to start", || {
+            let ended = daemon.as_mut().map(Child::try_wait);
+            assert!(
+                !matches!(ended, Some(Ok(Some(_)))),
+                "the daemon did not stay"
+            );
             file.exists()
         });
     }
@@ -130,6 +186,44 @@ impl Rig {
         fs::read_dir(self.folder(state)).map_or(0, Iterator::count)
     }
 
+    /// Waits until nothing is pending or in progress. Looks seldom while much is left, and never
+    /// at what has ended, so that looking costs nothing that shows.
+    pub fn wait_drained(&self) {
+        let begin = Instant::now();
+        loop {
+            // In the order in which a handoff passes them.
+            let left = self.count("pending") + self.count("in-progress");
+            if left == 0 {
+                return;
+            }
+            assert!(!INTERRUPTED.load(Ordering::Relaxed), "interrupted");
+            assert!(begin.elapsed() < Duration::from_secs(300), "{left} left");
+            let pause = (left as u64 * 200).clamp(2_000, 100_000);
+            std::thread::sleep(Duration::from_micros(pause));
+        }
+    }
+
+    /// Ends daemon and attempts as a service manager would that is in a hurry.
+    pub fn stop(&mut self) {
+        let keeper = self.keeper();
+        if let Some(mut daemon) = self.daemon.take() {
+            let pid = daemon.id();
+            signal(pid, libc::SIGTERM);
+            std::thread::sleep(Duration::from_millis(20));
+            signal(pid, libc::SIGTERM);
+            let _ = daemon.wait();
+        }
+        // A keeper that has nothing to keep goes by itself, soon.
+        let begin = Instant::now();
+        while let Some(pid) = keeper.filter(|_| self.keeper() == keeper) {
+            if begin.elapsed() > Duration::from_secs(15) {
+                signal(pid, libc::SIGKILL);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Writes requests into a folder beside the queue, to be dropped later by rename alone.
     pub fn stage(&self, ids: &[String]) -> io::Result<()> {
         for id in ids {
@@ -164,14 +258,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // What sleeps is ended by its keeper, if that is asked by a daemon that stops.
-        if let Some(daemon) = &mut self.daemon {
-            let pid = daemon.id();
-            signal(pid, libc::SIGTERM);
-            std::thread::sleep(Duration::from_millis(20));
-            signal(pid, libc::SIGTERM);
-            let _ = daemon.wait();
-        }
+        self.stop();
         let _ = fs::remove_dir_all(&self.root);
         let _ = self.root.parent().map(fs::remove_dir);
     }
@@ -208,39 +295,26 @@ pub fn family_ns(pid: u32) -> u64 {
     ticks * 10_000_000
 }
 
+/// How often the threads of a process went to sleep, and so how often they woke.
+pub fn sleeps(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let of_task = |path: PathBuf| {
+        let status = fs::read_to_string(path.join("status")).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    tasks.map_or(0, |tasks| {
+        tasks.filter_map(|task| of_task(task.ok()?.path())).sum()
+    })
+}
+
 pub fn wait_until(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
+        assert!(!INTERRUPTED.load(Ordering::Relaxed), "interrupted");
         assert!(begin.elapsed() < limit, "waited too long for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// Ids of up to 40 bytes.
-pub fn ids(prefix: &str, count: usize) -> Vec<String> {
-    (0..count)
-        .map(|n| {
-            format!(
-                "{prefix}-{n:07}-{:016x}",
-                (n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-            )
-        })
-        .collect()
-}
-
-/// A request of about 1.5 KB, as an agent would write it.
-pub fn request(id: &str, agent: &str) -> String {
-    let finding = "The endpoint answers 500 where the token has expired; the log names a missing \
-                   column, and the migration that adds it has not run on this host. ";
-    let files: Vec<String> = (0..12)
-        .map(|n| format!("\"services/api/src/handlers/module_{n:02}.rs\""))
-        .collect();
-    format!(
-        "{{\n  \"handoff_id\": \"{id}\",\n  \"source\": {{ \"agent_id\": \"@planner\" }},\n  \
-         \"target\": {{ \"agent_id\": \"{agent}\" }},\n  \"priority\": \"normal\",\n  \
-         \"context\": {{ \"summary\": \"{}\", \"files\": [{}] }},\n  \
-         \"input\": {{ \"task\": \"Find the cause and propose a fix\", \"limit\": 3 }}\n}}\n",
-        finding.repeat(4),
-        files.join(", ")
-    )
 }

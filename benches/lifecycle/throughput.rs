@@ -1,77 +1,108 @@
 //! Handoffs per second through the whole lifecycle, with a specialist that does nothing.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::bare;
-use crate::rig::{Rig, Setup, family_ns, ids};
-use crate::table::{Table, median};
+use crate::chart::{Axis, Chart, Kind, Line};
+use crate::options::Options;
+use crate::results::{Aim, Figure, Section, median, number, per_second};
+use crate::rig::{Rig, Setup, family_ns};
+use crate::sample::ids;
 
-const ROUNDS: usize = 5;
-const COUNT: usize = 1000;
+const AT_ONCE: [usize; 4] = [1, 2, 4, 8];
 
-pub fn run(table: &mut Table) -> io::Result<()> {
-    eprintln!("throughput: {ROUNDS} rounds of {COUNT}");
+/// One configuration, with what was measured of it so far.
+struct Case {
+    setup: Setup,
+    rig: Rig,
+    pids: [u32; 2],
+    ours: Measured,
+    bare: Measured,
+}
+
+pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
     let mut cases = Vec::new();
-    let own_path = std::env::current_exe()?;
-    let own_path = own_path.to_string_lossy();
-    for (at_once, durability, resident) in [
-        (2, "full", false),
-        (2, "relaxed", false),
-        (8, "full", false),
-        (8, "relaxed", false),
-        (8, "full", true),
-        (8, "relaxed", true),
-    ] {
-        let setup = Setup {
-            max_concurrent: at_once,
-            durability,
-            resident,
-        };
-        let name = format!("throughput-{at_once}-{durability}-{resident}");
-        let command: &[&str] = if resident {
-            &[&own_path, "--resident"]
-        } else {
-            &["/bin/true"]
-        };
-        let mut rig = Rig::new(&name, command, setup)?;
-        rig.start()?;
-        rig.wait_ready();
-        round(&rig, "warm", 50)?;
-        let pids = [rig.pid(), rig.keeper().ok_or(io::ErrorKind::NotFound)?];
-        cases.push((setup, rig, pids, Measured::default(), Measured::default()));
-    }
-    let own = [std::process::id()];
-    for n in 0..ROUNDS {
-        for (setup, rig, pids, ours, bare) in &mut cases {
-            bare.add(&own, || Ok(bare::spawn_loop(COUNT, setup.max_concurrent)))?;
-            ours.add(pids, || round(rig, &format!("round{n}"), COUNT))?;
+    for at_once in AT_ONCE {
+        for durability in ["full", "relaxed"] {
+            let setup = Setup {
+                max_concurrent: at_once,
+                durability,
+                ..Setup::default()
+            };
+            let name = format!("throughput-{at_once}-{durability}");
+            let mut rig = Rig::new(&name, &["/bin/true"], setup)?;
+            rig.start()?;
+            rig.wait_ready();
+            round(&rig, "warm", 50)?;
+            let pids = [rig.pid(), rig.keeper().ok_or(io::ErrorKind::NotFound)?];
+            cases.push(Case {
+                setup,
+                rig,
+                pids,
+                ours: Measured::default(),
+                bare: Measured::default(),
+            });
         }
     }
-    for (setup, _, _, ours, bare) in &mut cases {
-        #[expect(clippy::cast_precision_loss, reason = "a small count")]
-        let rate = |measured: &mut Measured| COUNT as f64 / median(&mut measured.seconds);
-        let (rate, bare_rate) = (rate(ours), rate(bare));
-        table.row(
-            &format!(
-                "handoffs/s, {}{} at once, {}",
-                if setup.resident { "resident, " } else { "" },
-                setup.max_concurrent,
-                setup.durability
-            ),
-            format!("{rate:.0}"),
-            format!("{bare_rate:.0} bare spawns/s"),
-            Some(rate / bare_rate),
+    let own = [std::process::id()];
+    let count = options.count;
+    for n in 0..options.rounds {
+        for case in &mut cases {
+            let at_once = case.setup.max_concurrent;
+            case.bare
+                .add(&own, count, || Ok(bare::spawn_loop(count, at_once)))?;
+            let rig = &case.rig;
+            case.ours.add(&case.pids, count, || {
+                round(rig, &format!("round{n}"), count)
+            })?;
+        }
+    }
+    let mut lines = ["bare spawn loop", "durable", "relaxed"].map(|name| Line::new(name, vec![]));
+    for case in &mut cases {
+        let at_once = case.setup.max_concurrent;
+        let is_durable = case.setup.durability == "full";
+        let word = if is_durable { "durable" } else { "relaxed" };
+        let rate = per_second(count, median(&mut case.ours.seconds));
+        let bare_rate = per_second(count, median(&mut case.bare.seconds));
+        let figure = Figure::new(
+            format!("rate.{at_once}.{word}"),
+            format!("handoffs, {at_once} at once, {word}"),
+            rate,
+            "/s",
         );
-        // What it costs says more than how long it takes where others are busy, too.
-        let (cpu, bare_cpu) = (median(&mut ours.cpu), median(&mut bare.cpu));
-        table.row(
-            "  processor time each",
-            format!("{cpu:.2} ms"),
-            format!("{bare_cpu:.2} ms a bare spawn"),
-            Some(bare_cpu / cpu),
+        let figure = figure.beside("bare spawns", bare_rate);
+        section.add(match (at_once, is_durable) {
+            (2, true) => figure.aim(Aim::AtLeast(0.8)),
+            (2, false) => figure.aim(Aim::AtLeast(0.88)),
+            (8, true) => figure.aim(Aim::AtLeast(0.75)),
+            _ => figure,
+        });
+        let across = number(at_once);
+        lines[if is_durable { 1 } else { 2 }]
+            .points
+            .push((across, rate));
+        if is_durable {
+            lines[0].points.push((across, bare_rate));
+        }
+        let cpu = median(&mut case.ours.cpu);
+        section.add(
+            Figure::new(
+                format!("cpu.{at_once}.{word}"),
+                "its processor time, specialist included",
+                cpu,
+                "ms",
+            )
+            .beside("a bare spawn", median(&mut case.bare.cpu)),
         );
     }
+    section.charts.push(Chart {
+        name: "throughput".to_owned(),
+        title: "Handoffs of /bin/true per second".to_owned(),
+        across: Axis::linear("at once"),
+        up: Axis::linear("per second"),
+        kind: Kind::Lines(lines.into()),
+    });
     Ok(())
 }
 
@@ -83,41 +114,35 @@ struct Measured {
 }
 
 impl Measured {
-    fn add(&mut self, pids: &[u32], run: impl FnOnce() -> io::Result<f64>) -> io::Result<()> {
+    fn add(
+        &mut self,
+        pids: &[u32],
+        count: usize,
+        run: impl FnOnce() -> io::Result<f64>,
+    ) -> io::Result<()> {
         let used = || pids.iter().map(|pid| family_ns(*pid)).sum();
         let before: u64 = used();
         self.seconds.push(run()?);
         let after: u64 = used();
         #[expect(clippy::cast_precision_loss, reason = "a few seconds")]
-        self.cpu.push((after - before) as f64 / 1e6 / COUNT as f64);
+        self.cpu.push((after - before) as f64 / 1e6 / number(count));
         Ok(())
     }
 }
 
-/// Seconds from the first drop until all are in completed/.
-fn round(rig: &Rig, prefix: &str, count: usize) -> io::Result<f64> {
+/// Seconds from the first drop until all have ended.
+pub fn round(rig: &Rig, prefix: &str, count: usize) -> io::Result<f64> {
     let ids = ids(prefix, count);
     rig.stage(&ids)?;
-    let before = rig.count("completed");
     let begin = Instant::now();
     for id in &ids {
         rig.drop_staged(id)?;
     }
-    wait_completed(rig, before + count);
-    Ok(begin.elapsed().as_secs_f64())
-}
-
-/// Looks seldom while much is left, so that looking costs nothing that shows.
-pub fn wait_completed(rig: &Rig, wanted: usize) {
-    let begin = Instant::now();
-    loop {
-        let left = wanted.saturating_sub(rig.count("completed"));
-        if left == 0 {
-            return;
-        }
-        assert!(begin.elapsed() < Duration::from_secs(120), "{left} left");
-        std::thread::sleep(Duration::from_micros(
-            (left as u64 * 200).clamp(3_000, 100_000),
-        ));
+    rig.wait_drained();
+    let seconds = begin.elapsed().as_secs_f64();
+    let failed = rig.count("failed");
+    if failed > 0 {
+        return Err(io::Error::other(format!("{failed} handoffs failed")));
     }
+    Ok(seconds)
 }
