@@ -66,21 +66,21 @@ const HEIGHT: f64 = 360.0;
 /// Around the plot: left, right, top, bottom.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 190.0;
-const TOP: f64 = 44.0;
+const TOP: f64 = 56.0;
 const BOTTOM: f64 = 52.0;
-const COLOURS: usize = 6;
+const COLOURS: usize = 4;
 
 /// The page's own colours can't be known from within an image, so it has a ground of its own.
 const STYLE: &str = "\
 <style>
   .ground { fill: #ffffff } .axis, .grid { stroke: #d0d7de; fill: none } text { fill: #24292f }
-  .l { fill: none; stroke-width: 2 } .c0 { --c: #0969da } .c1 { --c: #bc4c00 } .c2 { --c: #1a7f37 }
-  .c3 { --c: #8250df } .c4 { --c: #bf3989 } .c5 { --c: #6e7781 }
-  .l { stroke: var(--c) } .f { fill: var(--c) }
+  .l { fill: none; stroke-width: 2 }
+  .l.c0 { stroke: #0969da } .f.c0 { fill: #0969da } .l.c1 { stroke: #bc4c00 } .f.c1 { fill: #bc4c00 }
+  .l.c2 { stroke: #1a7f37 } .f.c2 { fill: #1a7f37 } .l.c3 { stroke: #6e7781 } .f.c3 { fill: #6e7781 }
   @media (prefers-color-scheme: dark) {
     .ground { fill: #0d1117 } .axis, .grid { stroke: #30363d } text { fill: #e6edf3 }
-    .c0 { --c: #58a6ff } .c1 { --c: #f0883e } .c2 { --c: #3fb950 } .c3 { --c: #bc8cff }
-    .c4 { --c: #f778ba } .c5 { --c: #8b949e }
+    .l.c0 { stroke: #58a6ff } .f.c0 { fill: #58a6ff } .l.c1 { stroke: #f0883e } .f.c1 { fill: #f0883e }
+    .l.c2 { stroke: #3fb950 } .f.c2 { fill: #3fb950 } .l.c3 { stroke: #8b949e } .f.c3 { fill: #8b949e }
   }
 </style>
 ";
@@ -131,7 +131,14 @@ impl Chart {
             );
             text(svg, LEFT - 8.0, at + 4.0, "end", &short(step), "");
         }
-        for step in across.steps() {
+        // Few places are named themselves; many are read off a scale.
+        let mut places = of(|point| point.0);
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        if places.len() > 8 {
+            places = across.steps();
+        }
+        for step in places {
             text(svg, x(step), bottom + 18.0, "middle", &short(step), "");
         }
         let _ = writeln!(
@@ -143,7 +150,7 @@ impl Chart {
         text(
             svg,
             16.0,
-            TOP - 6.0,
+            TOP - 12.0,
             "start",
             &self.up.label,
             " opacity=\"0.75\"",
@@ -183,7 +190,7 @@ impl Chart {
         for (at, (name, value)) in bars.iter().enumerate() {
             let top = TOP + 6.0 + 30.0 * number(at);
             let width = (scale.place(*value) * (right - left)).max(1.0);
-            let colour = if name.starts_with("handoffd") { 0 } else { 5 };
+            let colour = if name.starts_with("handoffd") { 0 } else { 3 };
             let _ = writeln!(
                 svg,
                 "<rect class=\"f c{colour}\" x=\"{left}\" y=\"{top:.0}\" width=\"{width:.1}\" \
@@ -240,9 +247,19 @@ impl Scale {
     fn steps(&self) -> Vec<f64> {
         if self.is_log {
             let mut steps = Vec::new();
-            let mut power = self.low.ceil();
-            while power <= self.high + 1e-9 {
-                steps.push(10_f64.powf(power));
+            let between: &[f64] = if self.high - self.low < 3.0 {
+                &[1.0, 2.0, 5.0]
+            } else {
+                &[1.0]
+            };
+            let mut power = self.low.floor();
+            while power <= self.high {
+                let round = between.iter().map(|factor| factor * 10_f64.powf(power));
+                let is_in = |step: &f64| {
+                    let at = step.log10();
+                    at >= self.low - 1e-9 && at <= self.high + 1e-9
+                };
+                steps.extend(round.filter(is_in));
                 power += 1.0;
             }
             return steps;

@@ -41,10 +41,7 @@ pub fn write(folder: &Path, results: &Results) -> io::Result<()> {
 }
 
 fn shown(section: &Section) -> String {
-    let mut text = String::new();
-    if !section.figures.is_empty() {
-        text += &section.table();
-    }
+    let mut text = section.table();
     for chart in &section.charts {
         let _ = write!(text, "\n![{}]({CHARTS}/{}.svg)\n", chart.title, chart.name);
     }

@@ -46,11 +46,7 @@ pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
         let [without, with] = starting.map(|mut it| median(&mut it) * 1000.0);
         let begun = format!("start {after}");
         let begun = Figure::new(format!("history.{size}.start"), begun, with, "ms");
-        section.add(
-            begun
-                .beside("with none", without)
-                .aim(Aim::AtMost(1.0 / 0.95)),
-        );
+        section.add(begun.beside("with none", without).aim(Aim::AtMost(1.05)));
         rates.push([(number(size), many), (number(size), none)]);
         starts.push((number(size), with));
         empty.stop();

@@ -89,10 +89,9 @@ fn main() -> io::Result<ExitCode> {
         if !is_wanted || INTERRUPTED.load(Ordering::Relaxed) {
             continue;
         }
-        let section = measure(name, &options, &results);
-        if section.figures.is_empty() && section.notes.is_empty() {
+        let (section, is_whole) = measure(name, &options, &results);
+        if !is_whole {
             failed.push(name);
-            continue;
         }
         println!("\n## {name}\n\n{}", section.table());
         results.put(section);
@@ -108,12 +107,12 @@ fn main() -> io::Result<ExitCode> {
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("could not be measured: {}", failed.join(", "));
+    eprintln!("not measured, or not to the end: {}", failed.join(", "));
     Ok(ExitCode::FAILURE)
 }
 
-/// One section fails by itself: the others are measured all the same.
-fn measure(name: &str, options: &Options, before: &Results) -> Section {
+/// One section fails by itself, and says why: the others are measured all the same.
+fn measure(name: &str, options: &Options, before: &Results) -> (Section, bool) {
     eprintln!("{name}:");
     let begin = Instant::now();
     let mut section = Section {
@@ -144,14 +143,12 @@ fn measure(name: &str, options: &Options, before: &Results) -> Section {
                 .unwrap_or_default(),
         ),
     };
+    let is_whole = why.is_none();
     if let Some(why) = why {
-        eprintln!("{name} was given up: {why}");
-        if !section.figures.is_empty() {
-            section.note(format!("The rest was given up: {why}."));
-        }
+        section.note(format!("Given up: {why}."));
     }
     section.seconds = begin.elapsed().as_secs_f64();
-    section
+    (section, is_whole)
 }
 
 /// The first signal ends what is being measured, in order; a second one ends this program.

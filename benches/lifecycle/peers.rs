@@ -16,7 +16,7 @@ use crate::chart::{Axis, Chart, Kind};
 use crate::options::Options;
 use crate::pickup::{Servant, Stamps, drop_one};
 use crate::queues::{self, Queue};
-use crate::results::{Aim, Figure, Section, median, per_second, quantile};
+use crate::results::{Figure, Section, median, per_second, quantile, show};
 use crate::rig::{Rig, Setup, program, roots, wait_until};
 use crate::sample::ids;
 
@@ -45,25 +45,83 @@ pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
         }
     }
     let (bare, ours) = (median(&mut bare), median(&mut ours));
-    let mut drained = vec![("bare spawn loop".to_owned(), bare)];
-    drained.push(("handoffd, durable".to_owned(), ours));
-    for (queue, rates) in here.iter().zip(&mut rates) {
-        if rates.is_empty() {
-            continue;
-        }
+    section
+        .figures
+        .push(Figure::new("peer.bare.rate", "bare", bare, "/s"));
+    section
+        .figures
+        .push(Figure::new("peer.ours.rate", "handoffd", ours, "/s"));
+    let mut drained = vec![
+        ("bare spawn loop".to_owned(), bare),
+        ("handoffd, durable".to_owned(), ours),
+    ];
+    for (queue, rates) in here.iter().zip(&mut rates).filter(|it| !it.1.is_empty()) {
         let rate = median(rates);
         drained.push((queue.name.to_owned(), rate));
         let key = format!("peer.{}.rate", queue.name);
-        let figure = Figure::new(key, "drain, 2 at once", ours, "/s");
-        section.add(figure.beside(queue.name, rate));
+        section.add(Figure::new(key, queue.name, rate, "/s"));
     }
-    section.charts.push(bars(
-        "peers-drain",
-        "Jobs of /bin/true per second, 2 at once",
-        "/s",
-        drained,
-    ));
-    pickups(options, section, &here)
+    let title = "Jobs of /bin/true per second, 2 at once";
+    section
+        .charts
+        .push(bars("peers-drain", title, "/s", drained));
+    let outcome = pickups(options, section, &here);
+    section.rows = rows(section, &here);
+    outcome
+}
+
+/// One for each queue, with handoffd's figures over theirs.
+fn rows(section: &Section, here: &[&'static Queue]) -> Vec<Vec<String>> {
+    let find = |key: String| {
+        let mut figures = section.figures.iter();
+        figures.find(|it| it.key == key).map(|it| it.value)
+    };
+    let head = [
+        "queue",
+        "drains, 2 at once",
+        "of bare",
+        "handoffd is quicker",
+        "picks up, p50",
+        "p99",
+        "handoffd is quicker",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let names = here.iter().map(|queue| queue.name);
+    for name in ["bare", "ours", "submit"].into_iter().chain(names) {
+        let said = match name {
+            "bare" => "a bare spawn loop",
+            "ours" => "handoffd, durable, by rename",
+            "submit" => "handoffd submit",
+            other => other,
+        };
+        let is_peer = said == name;
+        let of = |who: &str, what: &str| find(format!("peer.{who}.{what}"));
+        let cell = |value: Option<f64>, unit: &str| {
+            value.map_or_else(|| "–".to_owned(), |value| show(value, unit))
+        };
+        let ratio = |over: Option<f64>, under: Option<f64>, sign: &str| {
+            let ratio = over.zip(under).map(|(over, under)| over / under);
+            ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}{sign}"))
+        };
+        let (rate, p50) = (of(name, "rate"), of(name, "pickup.p50"));
+        let quicker = |over, under| {
+            if is_peer {
+                ratio(over, under, "×")
+            } else {
+                "–".to_owned()
+            }
+        };
+        rows.push(vec![
+            said.to_owned(),
+            cell(rate, "/s"),
+            ratio(rate, of("bare", "rate"), ""),
+            quicker(of("ours", "rate"), rate),
+            cell(p50, "ms"),
+            cell(of(name, "pickup.p99"), "ms"),
+            quicker(p50, of("ours", "pickup.p50")),
+        ]);
+    }
+    rows
 }
 
 fn pickups(options: &Options, section: &mut Section, here: &[&'static Queue]) -> io::Result<()> {
@@ -81,31 +139,23 @@ fn pickups(options: &Options, section: &mut Section, here: &[&'static Queue]) ->
         rig.wait_drained();
     }
     drop(rig);
-    let ours = quantile(&mut renamed, 0.5);
-    let mut picked = vec![
-        ("handoffd, by rename".to_owned(), ours),
-        ("handoffd submit".to_owned(), quantile(&mut submitted, 0.5)),
-    ];
+    let mut picked = Vec::new();
+    let mut add = |section: &mut Section, key: &str, name: &str, taken: &mut [f64]| {
+        for (word, share) in [("p50", 0.5), ("p99", 0.99)] {
+            let (key, what) = (
+                format!("peer.{key}.pickup.{word}"),
+                format!("{name}, {word}"),
+            );
+            section.add(Figure::new(key, what, quantile(taken, share), "ms"));
+        }
+        picked.push((name.to_owned(), quantile(taken, 0.5)));
+    };
+    add(section, "ours", "handoffd, by rename", &mut renamed);
+    add(section, "submit", "handoffd submit", &mut submitted);
     for queue in here {
-        let mut taken = match pick_up(queue, &stamps, drops.min(queue.jobs)) {
-            Ok(taken) => taken,
-            Err(why) => {
-                section.note(format!("{} did not pick up: {why}.", queue.name));
-                continue;
-            }
-        };
-        for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
-            let theirs = quantile(&mut taken, share);
-            let key = format!("peer.{}.pickup.{name}", queue.name);
-            let what = format!("pick-up, {name}");
-            let figure = Figure::new(key, what, quantile(&mut renamed, share), "ms");
-            let figure = figure.beside(queue.name, theirs);
-            section.add(if name == "p50" {
-                picked.push((queue.name.to_owned(), theirs));
-                figure.aim(Aim::AtMost(1.0))
-            } else {
-                figure
-            });
+        match pick_up(queue, &stamps, drops.min(queue.jobs)) {
+            Ok(mut taken) => add(section, queue.name, queue.name, &mut taken),
+            Err(why) => section.note(format!("{} did not pick up: {why}.", queue.name)),
         }
     }
     let title = "Pick-up by an idle queue, p50 (a scale of powers)";

@@ -56,16 +56,18 @@ fn measure(records: usize) -> io::Result<[f64; 2]> {
     let begin = Instant::now();
     rig.start()?;
     let keeper = rig.root.join(".handoffd/run");
-    let mut first = None;
+    let (mut first, mut all) = (None, None);
     let limit = Duration::from_secs(240);
     wait_until(limit, "the records to be recovered", || {
         if first.is_none() && dispatched(&keeper) {
             first = Some(begin.elapsed());
         }
-        rig.count("in-progress") <= setup.max_concurrent
+        if all.is_none() && rig.count("in-progress") <= setup.max_concurrent {
+            all = Some(begin.elapsed());
+        }
+        first.is_some() && all.is_some()
     });
-    let all = begin.elapsed();
-    Ok([first.unwrap_or(all), all].map(|it| it.as_secs_f64()))
+    Ok([first, all].map(|it| it.unwrap_or_default().as_secs_f64()))
 }
 
 /// Whether the keeper was told to start anything.

@@ -22,6 +22,9 @@ pub struct Section {
     pub seconds: f64,
     pub figures: Vec<Figure>,
     pub charts: Vec<Chart>,
+    /// Rows of cells, the head first, where figures by themselves would not read well.
+    #[serde(default)]
+    pub rows: Vec<Vec<String>>,
     /// What was left out or went wrong, in sentences.
     pub notes: Vec<String>,
 }
@@ -163,19 +166,40 @@ impl Section {
     }
 
     pub fn table(&self) -> String {
-        let head = ["measured", "handoffd", "beside it", "ratio", "aim"].map(str::to_owned);
+        if !self.rows.is_empty() {
+            return table(&self.rows);
+        }
+        if self.figures.is_empty() {
+            return String::new();
+        }
+        let who = if self.name == "limits" {
+            "this machine"
+        } else {
+            "handoffd"
+        };
+        let head = ["measured", who, "beside it", "ratio", "aim"].map(str::to_owned);
         let rows: Vec<[String; 5]> = self.figures.iter().map(Figure::cells).collect();
         // A column that nobody fills says nothing.
-        let used: Vec<usize> = (0..5)
-            .filter(|at| *at < 2 || rows.iter().any(|row| !row[*at].is_empty()))
-            .collect();
-        let line = |row: &[String; 5]| {
-            let cells: Vec<&str> = used.iter().map(|at| row[*at].as_str()).collect();
-            format!("| {} |\n", cells.join(" | "))
-        };
-        let rule = ["---", "---:", "---", "---:", "---"].map(str::to_owned);
-        [head, rule].iter().chain(&rows).map(line).collect()
+        let is_used = |at: usize| at < 2 || rows.iter().any(|row| !row[at].is_empty());
+        let used: Vec<usize> = (0..5).filter(|at| is_used(*at)).collect();
+        let all = std::iter::once(&head).chain(&rows);
+        let picked = |row: &[String; 5]| used.iter().map(|at| row[*at].clone()).collect();
+        table(&all.map(picked).collect::<Vec<_>>())
     }
+}
+
+/// As Markdown; the first column is text, the others are figures.
+fn table(rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut text = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        text += &line(row);
+        if at == 0 {
+            let rule = (0..row.len()).map(|at| if at == 0 { "---" } else { "---:" });
+            text += &line(&rule.map(str::to_owned).collect::<Vec<_>>());
+        }
+    }
+    text
 }
 
 impl Results {

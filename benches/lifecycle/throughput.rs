@@ -59,6 +59,7 @@ pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
         }
     }
     let mut lines = ["bare spawn loop", "durable", "relaxed"].map(|name| Line::new(name, vec![]));
+    let mut times = Vec::new();
     for case in &mut cases {
         let at_once = case.setup.max_concurrent;
         let is_durable = case.setup.durability == "full";
@@ -86,20 +87,17 @@ pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
             lines[0].points.push((across, bare_rate));
         }
         let cpu = median(&mut case.ours.cpu);
-        section.add(
-            Figure::new(
-                format!("cpu.{at_once}.{word}"),
-                "its processor time, specialist included",
-                cpu,
-                "ms",
-            )
-            .beside("a bare spawn", median(&mut case.bare.cpu)),
-        );
+        let what = format!("processor time of one, {at_once} at once, {word}");
+        let cpu = Figure::new(format!("cpu.{at_once}.{word}"), what, cpu, "ms");
+        times.push(cpu.beside("a bare spawn", median(&mut case.bare.cpu)));
+    }
+    for time in times {
+        section.add(time);
     }
     section.charts.push(Chart {
         name: "throughput".to_owned(),
         title: "Handoffs of /bin/true per second".to_owned(),
-        across: Axis::linear("at once"),
+        across: Axis::log("at once"),
         up: Axis::linear("per second"),
         kind: Kind::Lines(lines.into()),
     });
