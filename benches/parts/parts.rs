@@ -127,7 +127,7 @@ pub const ALL: [Part; 18] = [
     part("schedule: push and pick among 100,000", 1000, |_| {
         scheduled(100_000)
     }),
-    part("summary of a task with 10,000 decisions", 3, |_| {
+    part("summary of a task with 10,000 decisions", 50, |_| {
         let state = decided(10_000);
         turn(move || summary(&state, MAX_SUMMARY_TOKENS))
     }),
