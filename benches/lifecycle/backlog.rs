@@ -143,7 +143,7 @@ pub fn measure(waiting: usize) -> io::Result<Measured> {
     let (rss, peak) = (rig.memory("VmRSS"), rig.memory("VmHWM"));
     rig.command = vec!["/bin/true".to_owned()];
     rig.configure(OPEN)?;
-    let completions = waiting.min(2_000);
+    let completions = waiting.min(1_000);
     let begin = Instant::now();
     rig.reload();
     let mut done = 0;

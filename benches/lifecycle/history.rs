@@ -15,10 +15,11 @@ use crate::throughput::round;
 const STARTS: usize = 5;
 
 pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
-    let mut empty = Rig::new("history-none", &["/bin/true"], Setup::default())?;
-    let (mut rates, mut starts) = (Vec::new(), Vec::new());
+    let mut rates = Vec::new();
     for size in options.sizes() {
         eprintln!("  … {} completed", grouped(number(size)));
+        // Both are new, so that they differ in nothing else.
+        let mut empty = Rig::new("history-none", &["/bin/true"], Setup::default())?;
         let mut full = Rig::new("history-many", &["/bin/true"], Setup::default())?;
         let completed = full.folder("completed");
         fs::create_dir_all(&completed)?;
@@ -48,8 +49,6 @@ pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
         let begun = Figure::new(format!("history.{size}.start"), begun, with, "ms");
         section.add(begun.beside("with none", without).aim(Aim::AtMost(1.05)));
         rates.push([(number(size), many), (number(size), none)]);
-        starts.push((number(size), with));
-        empty.stop();
     }
     section.charts.push(Chart {
         name: "history".to_owned(),
