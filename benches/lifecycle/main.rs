@@ -90,6 +90,9 @@ fn main() -> io::Result<ExitCode> {
             continue;
         }
         let (section, is_whole) = measure(name, &options, &results);
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            break;
+        }
         if !is_whole {
             failed.push(name);
         }
