@@ -176,7 +176,7 @@ static SPARE: Error = Error {
 static FULL: Error = Error {
     name: "ENOSPC",
     deed: Deed::Fail(libc::ENOSPC),
-    falls_on: |call| takes_space(call) && call.about.starts_with(".handoffd/tmp/next-"),
+    falls_on: |call| takes_space(call) && call.about.starts_with(".handoffd/spares/"),
 };
 
 /// What once was not got over, each at the very calls that it took.
