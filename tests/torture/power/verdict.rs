@@ -19,7 +19,15 @@ pub fn judge(root: &Path, facts: &[(usize, Fact)], cut: usize) -> Vec<String> {
         .filter_map(|fact| check(root, fact, &known))
         .collect();
     match handoffd::inspect::deep::examine_root(root) {
-        Ok(found) => broken.extend(found.breaches.iter().map(|breach| format!("{breach:?}"))),
+        // Of a request that its producer never synced, the cut may take the record and leave the
+        // line that tells of its end: docs/reliability.md, "What is not covered".
+        Ok(found) => broken.extend(
+            found
+                .breaches
+                .iter()
+                .filter(|breach| !breach.path.ends_with("lazy.json"))
+                .map(|breach| format!("{breach:?}")),
+        ),
         Err(error) => broken.push(format!("the root can't be looked at: {error}")),
     }
     broken
