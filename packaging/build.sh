@@ -9,12 +9,11 @@ cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 dist=target/dist
-profile=${PROFILE:-dist}
+profile=${PROFILE:-release}
 
 cargo build --locked --profile "$profile" --bin handoffd
 folder=$profile
 [ "$profile" = dev ] && folder=debug
-# A profile of the same name keeps its own files in target/dist; ours are in folders beside them.
 mkdir -p "$dist/bin" "$dist/completions" "$dist/man"
 rm -f "$dist/completions/"* "$dist/man/"*
 install -m 755 "$target/$folder/handoffd" "$dist/bin/handoffd"
