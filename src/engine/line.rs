@@ -6,6 +6,7 @@
 use std::io;
 use std::path::Path;
 
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -45,7 +46,7 @@ pub fn inventory(
 pub fn listen(world: &World, reader: Reader) -> io::Result<()> {
     let _inside = world.runtime.enter();
     // SAFETY: the reader owns its socket, and keeps the same one until it is dropped.
-    let line = unsafe { AsyncFd::register(reader) }?;
+    let line = unsafe { AsyncFd::register_with_interest(reader, Interest::READABLE) }?;
     world.runtime.spawn(hear(line, world.events.clone()));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use super::clone::Cradle;
+use super::clone::Word;
 use super::journal::{Entry, Line};
 use super::pool::Group;
 use super::proc::{self, Stat};
@@ -17,12 +17,7 @@ use crate::mutant;
 pub enum Watch {
     /// It is our child; SIGCHLD tells. Until then it may still be on its way to becoming its
     /// command, so what it needs for that is kept.
-    Child {
-        errors: OwnedFd,
-        command: Box<Command>,
-        #[expect(dead_code, reason = "only kept")]
-        cradle: Option<Cradle>,
-    },
+    Child { word: Word, command: Box<Command> },
     /// Its minder is our child and tells through a pipe; what has come of a line is kept.
     Minder { words: OwnedFd, text: Vec<u8> },
     /// It was another keeper's. Its end shows in a pidfd, its exit code maybe in the journal.

@@ -70,7 +70,7 @@ impl Books {
     pub fn forget(&mut self, key: &Key) {
         if self.attempts.get(key).is_some_and(|attempt| attempt.over) {
             self.attempts.remove(key);
-            self.note(&Line::Forget { key: key.clone() });
+            self.note_later(&Line::Forget { key: key.clone() });
         }
     }
 
@@ -131,9 +131,7 @@ impl Books {
         };
         let key = key.clone();
         let failure = match std::mem::replace(&mut attempt.watch, Watch::Nothing) {
-            Watch::Child {
-                errors, command, ..
-            } => command.failure(errors),
+            Watch::Child { word, command } => command.failure(word),
             _ => None,
         };
         let line = if let Some(failure) = failure {
@@ -329,10 +327,10 @@ impl Books {
         };
         let group = attempt.group.take();
         let unharmed = attempt.ending.is_none() && matches!(attempt.exit, Some(Exit::Code(_)));
-        let written = self.note(&Line::Gone { key: key.clone() });
+        // Its place may be the next one's, whose line comes after this one.
+        self.note_later(&Line::Gone { key: key.clone() });
         let unwanted = match group {
-            // Where that it is gone could not be written, its place must stay its own.
-            Some(group) if unharmed && written => self.pool.give(group),
+            Some(group) if unharmed => self.pool.give(group),
             _ => cgroup,
         };
         if let Some(dir) = unwanted
@@ -342,13 +340,25 @@ impl Books {
         }
     }
 
-    /// Writes a line that nothing waits for; tells whether it could be.
-    pub fn note(&mut self, line: &Line) -> bool {
-        let written = self.journal.append(line);
-        if let Err(error) = &written {
+    /// Writes a line that nothing waits for.
+    pub fn note(&mut self, line: &Line) {
+        if let Err(error) = self.journal.append(line) {
             log(format_args!("the journal: {error}: {line:?}"));
         }
-        written.is_ok()
+    }
+
+    /// Writes what waits for the next line.
+    pub fn flush(&mut self) {
+        if let Err(error) = self.journal.flush() {
+            log(format_args!("the journal: {error}"));
+        }
+    }
+
+    /// Writes a line with the next one.
+    fn note_later(&mut self, line: &Line) {
+        if let Err(error) = self.journal.append_later(line) {
+            log(format_args!("the journal: {error}: {line:?}"));
+        }
     }
 
     /// Whether this very process is one of ours, so that it is no stray.

@@ -24,7 +24,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
@@ -44,9 +45,52 @@ pub struct Plan {
     pub nofile: Option<libc::rlimit>,
     /// All above 2, so that none overwrites another before its turn.
     pub stdio: [RawFd; 3],
-    pub errors: RawFd,
+    /// Signals that the keeper ignores, one bit each: all that a command would inherit of its
+    /// signal actions.
+    pub ignored: u64,
+    /// Where a child that shares no memory with the keeper tells of a failure.
+    pub errors: Option<RawFd>,
+    /// Where one does that shares it: the stage above the error number; zero for none.
+    pub failed: AtomicU64,
     /// What else it is held to; null for nothing.
     pub confine: *const Prepared,
+}
+
+/// How a child tells why it could not become its command. To be asked when it has ended.
+#[derive(Debug)]
+pub enum Word {
+    /// By a pipe that closes on exec, and never blocks.
+    Pipe(OwnedFd),
+    /// In memory that it shares with us.
+    Cradle(Cradle),
+}
+
+impl Word {
+    /// The stage at which it failed, and the error number.
+    pub fn failure(self) -> Option<(i32, i32)> {
+        match self {
+            Self::Pipe(pipe) => {
+                let mut pipe = File::from(pipe);
+                let mut number = || {
+                    let mut bytes = [0; 4];
+                    pipe.read_exact(&mut bytes).ok()?;
+                    Some(i32::from_ne_bytes(bytes))
+                };
+                Some((number()?, number()?))
+            }
+            Self::Cradle(cradle) => match cradle.plan.failed.load(Ordering::Acquire) {
+                0 => None,
+                word => Some(((word >> 32) as i32, word as i32)),
+            },
+        }
+    }
+}
+
+/// A pipe for a child's word.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(
+        PipeFlags::CLOEXEC | PipeFlags::NONBLOCK,
+    )?)
 }
 
 /// What a child stands on. It must live for as long as the child may not be its command yet.
@@ -72,7 +116,7 @@ impl Plan {
             system(libc::SYS_setsid, [0; 4]);
             // Zeroes are the default action, however the structure is laid out.
             let (default, none) = ([0_u64; 8], 0_u64);
-            for signal in 1..=64 {
+            for signal in (1..=64).filter(|signal| self.ignored >> (signal - 1) & 1 == 1) {
                 let action = [signal, default.as_ptr() as usize, 0, 8];
                 system(libc::SYS_rt_sigaction, action);
             }
@@ -125,11 +169,15 @@ impl Plan {
     /// Tells where it failed, and why, and ends the child.
     unsafe fn fail(&self, stage: i32, error: isize) -> ! {
         let text = [stage, -(error as i32)];
-        let words = [self.errors as usize, text.as_ptr() as usize, 8, 0];
+        let word = u64::from(stage as u32) << 32 | u64::from((-error) as u32);
+        self.failed.store(word, Ordering::Release);
         // SAFETY: the buffer is ours, and a child that never became its command has nothing to
         // do but to end without running what its parent would run at exit.
         unsafe {
-            system(libc::SYS_write, words);
+            if let Some(errors) = self.errors {
+                let words = [errors as usize, text.as_ptr() as usize, 8, 0];
+                system(libc::SYS_write, words);
+            }
             loop {
                 system(libc::SYS_exit_group, [127, 0, 0, 0]);
             }
@@ -157,35 +205,64 @@ struct CloneArgs {
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Starts a child that is in `cgroup` from its first moment.
-pub fn into_cgroup(cgroup: BorrowedFd<'_>, plan: Plan) -> io::Result<(i32, Option<Cradle>)> {
-    let mut args = CloneArgs {
+pub fn into_cgroup(cgroup: BorrowedFd<'_>, plan: Plan) -> io::Result<(i32, Word)> {
+    let args = CloneArgs {
         flags: CLONE_INTO_CGROUP,
         exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
         cgroup: u64::from(cgroup.as_raw_fd().cast_unsigned()),
         ..CloneArgs::default()
     };
+    if SHARES && plan.confine.is_null() {
+        sharing(cgroup, args, plan)
+    } else {
+        copied(cgroup, &args, plan)
+    }
+}
+
+/// Starts a child that shares our memory until it is its command.
+fn sharing(cgroup: BorrowedFd<'_>, mut args: CloneArgs, plan: Plan) -> io::Result<(i32, Word)> {
     let cradle = Cradle {
         stack: Box::new_uninit_slice(STACK),
         plan: Box::new(plan),
     };
-    let pid = if SHARES && cradle.plan.confine.is_null() {
-        args.flags |= u64::from(libc::CLONE_VM.cast_unsigned());
-        args.stack = cradle.stack.as_ptr() as u64;
-        args.stack_size = size_of_val(&*cradle.stack) as u64;
-        // SAFETY: the stack and the plan are kept by the caller until the child has ended.
-        unsafe { start(&args, &cradle.plan) }
-    } else {
-        let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0];
-        // SAFETY: without CLONE_VM and a stack this is a fork, in a process with one thread.
-        match unsafe { system(libc::SYS_clone3, call) } {
-            // SAFETY: this is the child, with a copy of everything.
-            0 => unsafe { cradle.plan.carry_out() },
-            pid => pid,
-        }
+    args.flags |= u64::from(libc::CLONE_VM.cast_unsigned());
+    args.stack = cradle.stack.as_ptr() as u64;
+    args.stack_size = size_of_val(&*cradle.stack) as u64;
+    // SAFETY: the stack and the plan are kept by the caller until the child has ended.
+    match check(unsafe { start(&args, &cradle.plan) }) {
+        Ok(Some(pid)) => Ok((pid, Word::Cradle(cradle))),
+        Ok(None) => by_joining(cgroup, *cradle.plan),
+        Err(error) => Err(error),
+    }
+}
+
+/// Starts a child that has a copy of our memory.
+fn copied(cgroup: BorrowedFd<'_>, args: &CloneArgs, mut plan: Plan) -> io::Result<(i32, Word)> {
+    let (read, write) = pipe()?;
+    plan.errors = Some(write.as_raw_fd());
+    let call = [
+        std::ptr::from_ref(args) as usize,
+        size_of::<CloneArgs>(),
+        0,
+        0,
+    ];
+    // SAFETY: without CLONE_VM and a stack this is a fork, in a process with one thread.
+    let pid = match unsafe { system(libc::SYS_clone3, call) } {
+        // SAFETY: this is the child, with a copy of everything.
+        0 => unsafe { plan.carry_out() },
+        pid => pid,
     };
+    match check(pid)? {
+        Some(pid) => Ok((pid, Word::Pipe(read))),
+        None => by_joining(cgroup, plan),
+    }
+}
+
+/// The child's pid, or none where such a clone is refused on principle.
+fn check(pid: isize) -> io::Result<Option<i32>> {
     match i32::try_from(pid) {
-        Ok(pid) if pid > 0 => Ok((pid, Some(cradle))),
-        Ok(REFUSED_NOT_KNOWN | REFUSED) => Ok((by_joining(cgroup, &cradle.plan)?, None)),
+        Ok(pid) if pid > 0 => Ok(Some(pid)),
+        Ok(REFUSED_NOT_KNOWN | REFUSED) => Ok(None),
         _ => Err(io::Error::from_raw_os_error(-(pid as i32))),
     }
 }
@@ -197,7 +274,9 @@ const REFUSED: i32 = -libc::EPERM;
 ///
 /// Then it looks whether the keeper still lives, and ends if not: a keeper that starts later and
 /// finds nothing in the cgroup knows that this attempt will not begin any more.
-fn by_joining(cgroup: BorrowedFd<'_>, plan: &Plan) -> io::Result<i32> {
+fn by_joining(cgroup: BorrowedFd<'_>, mut plan: Plan) -> io::Result<(i32, Word)> {
+    let (errors, told) = pipe()?;
+    plan.errors = Some(told.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let members = rustix::fs::openat(cgroup, "cgroup.procs", flags, Mode::empty())?;
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
@@ -225,7 +304,7 @@ fn by_joining(cgroup: BorrowedFd<'_>, plan: &Plan) -> io::Result<i32> {
     // No word: somebody killed it, and the next may fare better.
     let told = File::from(read).read_exact(&mut word);
     match told.map_or(libc::EAGAIN, |()| i32::from_ne_bytes(word)) {
-        0 => Ok(pid),
+        0 => Ok((pid, Word::Pipe(errors))),
         errno => {
             // SAFETY: no memory of ours is involved.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
@@ -365,7 +444,6 @@ mod tests {
             .write(true)
             .open("/dev/null")
             .unwrap();
-        let (errors, told) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).unwrap();
         let args = [c"/bin/sleep".as_ptr(), c"600".as_ptr(), std::ptr::null()];
         let (tried, none) = ([args[0], std::ptr::null()], [std::ptr::null()]);
         let plan = Plan {
@@ -375,17 +453,19 @@ mod tests {
             cwd: c"/".as_ptr(),
             nofile: None,
             stdio: [null.as_raw_fd(); 3],
-            errors: told.as_raw_fd(),
+            ignored: 0,
+            errors: None,
+            failed: AtomicU64::new(0),
             confine: std::ptr::null(),
         };
         let folder = File::open(&dir).unwrap();
-        let pid = by_joining(folder.as_fd(), &plan).unwrap();
+        let (pid, word) = by_joining(folder.as_fd(), plan).unwrap();
         let members = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap();
         assert_eq!(members.trim(), pid.to_string());
         cgroup::kill(&dir);
         // SAFETY: no memory of ours is involved.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-        drop((told, errors));
+        assert_eq!(word.failure(), None);
         cgroup::remove(&dir).unwrap();
     }
 }

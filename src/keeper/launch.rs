@@ -147,9 +147,8 @@ impl Books {
             });
         }
         attempt.watch = Watch::Child {
-            errors: child.errors,
+            word: child.word,
             command: Box::new(command),
-            cradle: child.cradle,
         };
         attempt.main = Some((pid, starttime));
         self.children.insert(pid, key.clone());

@@ -161,7 +161,7 @@ fn wait_for_all(told: &Told<'_>, command: &Command, main: Child) {
                     reap::bury(pid);
                     continue;
                 };
-                let line = match command.failure(child.errors) {
+                let line = match command.failure(child.word) {
                     Some(failure) => told.failed(failure),
                     None => Line::Exit {
                         key: told.key.clone(),

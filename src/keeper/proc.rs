@@ -8,8 +8,8 @@
 //! those that would be gone by the end of the walk.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -36,7 +36,12 @@ pub struct Stat {
 impl Stat {
     /// Of one process; none if it is gone.
     pub fn read(pid: i32) -> Option<Self> {
-        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+        // In one read, which is one look: the line has room for every field at its longest.
+        let mut text = [0; 2048];
+        let length = File::open(format!("/proc/{pid}/stat"))
+            .and_then(|mut file| file.read(&mut text))
+            .ok()?;
+        Self::parse(&text[..length])
     }
 
     fn parse(text: &[u8]) -> Option<Self> {

@@ -91,6 +91,7 @@ impl Server {
             if !self.connections.is_empty() || !self.books.is_idle() {
                 self.idle_since = now;
             } else if now >= self.idle_since + IDLE_MS {
+                self.books.flush();
                 return Ok(self.books);
             }
             for source in self.wait()? {
@@ -101,6 +102,10 @@ impl Server {
 
     /// Sets the alarm and waits for anyone to speak.
     fn wait(&mut self) -> io::Result<Vec<Source>> {
+        if self.books.attempts.is_empty() {
+            // Nothing may follow that it could be written with.
+            self.books.flush();
+        }
         let idle = self.idle_since + IDLE_MS;
         let is_idle = self.connections.is_empty() && self.books.is_idle();
         let due = self.books.next_due();
@@ -145,8 +150,10 @@ impl Server {
         Ok(sources.filter(|it| it.1).map(|it| it.0).collect())
     }
 
+    /// Has the timer ring at `at` or before: one that is set too early is set anew when it rings,
+    /// which is seldom, while what is due next changes with every attempt.
     fn set_alarm(&mut self, at: u64) -> io::Result<()> {
-        if at == self.alarm {
+        if self.alarm != 0 && self.alarm <= at {
             return Ok(());
         }
         self.alarm = at;

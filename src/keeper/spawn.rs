@@ -4,18 +4,17 @@
 //! the process. With a cgroup the child is born inside it, which leaves no moment in which it,
 //! or a child of its own, could be outside.
 //!
-//! Nobody waits for the exec. If it fails, the child writes why into a pipe that closes on
-//! exec and exits; whoever reaps it looks there.
+//! Nobody waits for the exec. If it fails, the child leaves a word why and exits; whoever reaps
+//! it looks there.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::LazyLock;
+use std::sync::atomic::AtomicU64;
 
-use rustix::pipe::PipeFlags;
-
-use super::clone::{self, Cradle, Plan};
+use super::clone::{self, Plan, Word};
 use super::confine::{Prepared, stage};
 use super::wire::{Failure, Start};
 
@@ -91,7 +90,7 @@ impl Command {
 
     /// What a child does, with pointers into this command: they hold for as long as it lives,
     /// wherever it is moved to.
-    fn plan(&self, stdio: [RawFd; 3], errors: RawFd) -> Plan {
+    fn plan(&self, stdio: [RawFd; 3]) -> Plan {
         Plan {
             candidates: self.tried.as_ptr(),
             argv: self.argv.as_ptr(),
@@ -99,7 +98,9 @@ impl Command {
             cwd: self.cwd.as_ptr(),
             nofile: self.nofile,
             stdio,
-            errors,
+            ignored: *IGNORED,
+            errors: None,
+            failed: AtomicU64::new(0),
             confine: self
                 .confine
                 .as_deref()
@@ -107,22 +108,16 @@ impl Command {
         }
     }
 
-    /// What the child wrote about its failure, if it did. To be asked when it has exited.
-    pub fn failure(&self, errors: OwnedFd) -> Option<Failure> {
-        let mut text = [0; 8];
-        File::from(errors).read_exact(&mut text).ok()?;
-        let (stage, errno) = text.split_at(4);
-        let number = |bytes: &[u8]| Some(i32::from_ne_bytes(bytes.try_into().ok()?));
-        let what = match (number(stage)?, &self.confine) {
+    /// What the child said about its failure, if it did. To be asked when it has exited.
+    pub fn failure(&self, word: Word) -> Option<Failure> {
+        let (stage, errno) = word.failure()?;
+        let what = match (stage, &self.confine) {
             (stage::FOLDER, _) => format!("working folder {}", self.cwd.to_string_lossy()),
             (stage::EXEC, _) => format!("exec {}", self.program.to_string_lossy()),
             (stage::PREPARE, _) | (_, None) => "setting up its descriptors".to_owned(),
             (stage, Some(confine)) => confine.describe(stage),
         };
-        Some(Failure {
-            errno: number(errno)?,
-            what,
-        })
+        Some(Failure { errno, what })
     }
 }
 
@@ -143,10 +138,8 @@ fn look_up(program: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
 #[derive(Debug)]
 pub struct Child {
     pub pid: i32,
-    /// Where it tells of a failure; never blocks.
-    pub errors: OwnedFd,
-    /// What it runs on until it is its command, to be kept for as long as it lives.
-    pub cradle: Option<Cradle>,
+    /// To be kept for as long as it lives.
+    pub word: Word,
 }
 
 /// Starts the command as a child of this process, inside `cgroup` if there is one.
@@ -155,22 +148,22 @@ pub fn spawn(
     stdio: &[OwnedFd; 3],
     cgroup: Option<BorrowedFd<'_>>,
 ) -> io::Result<Child> {
-    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let stdio = [&stdio[0], &stdio[1], &stdio[2]].map(AsRawFd::as_raw_fd);
-    let plan = command.plan(stdio, write.as_raw_fd());
-    let (pid, cradle) = match cgroup {
-        Some(cgroup) => clone::into_cgroup(cgroup, plan)?,
-        None => match fork()? {
-            // SAFETY: this process is a copy of its own, in which `command` stays where it is.
-            0 => unsafe { plan.carry_out() },
-            pid => (pid, None),
-        },
-    };
-    Ok(Child {
-        pid,
-        errors: read,
-        cradle,
-    })
+    let mut plan = command.plan(stdio);
+    if let Some(cgroup) = cgroup {
+        let (pid, word) = clone::into_cgroup(cgroup, plan)?;
+        return Ok(Child { pid, word });
+    }
+    let (read, write) = clone::pipe()?;
+    plan.errors = Some(write.as_raw_fd());
+    match fork()? {
+        // SAFETY: this process is a copy of its own, in which `command` stays where it is.
+        0 => unsafe { plan.carry_out() },
+        pid => Ok(Child {
+            pid,
+            word: Word::Pipe(read),
+        }),
+    }
 }
 
 /// Forks; 0 in the child. Only for processes with one thread.
@@ -212,6 +205,24 @@ pub fn replace_stdio(files: [BorrowedFd<'_>; 3]) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// The signals that this process ignores, one bit each; found out when the first child is made,
+/// and never changed after.
+static IGNORED: LazyLock<u64> = LazyLock::new(|| {
+    let is_ignored = |signal: i32| {
+        // SAFETY: the structure is ours, and only asked for.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+                && action.sa_sigaction == libc::SIG_IGN
+        }
+    };
+    // The C library keeps a few real-time signals to itself, and says nothing about them; they
+    // are reset in any case.
+    (1..=64)
+        .filter(|&signal| (32..=34).contains(&signal) || is_ignored(signal))
+        .fold(0, |bits, signal| bits | 1 << (signal - 1))
+});
 
 /// Ignores what a service manager or a terminal may send to everyone.
 pub fn ignore_signals() {

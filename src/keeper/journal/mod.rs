@@ -200,10 +200,20 @@ fn add(entry: &mut Entry, line: Line) {
 }
 
 /// Appends one line by one write, whoever else appends to the same file.
-pub fn append(mut file: &File, line: &Line) -> io::Result<()> {
-    let mut bytes = serde_json::to_vec(line)?;
+pub fn append(file: &File, line: &Line) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    encode(line, &mut bytes)?;
+    append_bytes(file, &bytes)
+}
+
+fn encode(line: &Line, bytes: &mut Vec<u8>) -> io::Result<()> {
+    serde_json::to_writer(&mut *bytes, line)?;
     bytes.push(b'\n');
-    match file.write(&bytes) {
+    Ok(())
+}
+
+fn append_bytes(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    match file.write(bytes) {
         Ok(written) if written == bytes.len() => Ok(()),
         // A full disk took a part. What comes next must not be glued to it.
         Ok(written) => {

@@ -4,13 +4,18 @@
 //! other is full. It keeps its inode, since minders hold appending descriptors to it. All that
 //! concerns an attempt is in the file it was started in or in the one that came after, and that
 //! one can't be emptied before it.
+//!
+//! Two kinds of lines wait for the next one, and are written together with it: that an attempt is
+//! gone, and that it is forgotten. Whoever misses them finds its cgroup empty, or its minder gone,
+//! and is told again what to forget. Because they come before whatever is started next, in the
+//! same write, a cgroup that is used again never stands in the journal for two.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use super::{Entry, Line, NAMES, VERSION, append, lines, number, read};
+use super::{Entry, Line, NAMES, VERSION, append, append_bytes, encode, lines, number, read};
 use crate::durable::{self, Durability};
 use crate::keeper::wire::Key;
 
@@ -28,6 +33,10 @@ pub struct Journal {
     started: HashMap<Key, usize>,
     /// Which files have lines that [`Journal::sync`] has not seen yet.
     unsynced: [bool; 2],
+    /// Lines that wait for the next one.
+    unwritten: Vec<u8>,
+    /// What was written since the last look at the file's size, to which minders add, too.
+    unlooked: u64,
 }
 
 impl Journal {
@@ -63,6 +72,8 @@ impl Journal {
             limit,
             started,
             unsynced: [false; 2],
+            unwritten: Vec::new(),
+            unlooked: limit,
         };
         if journal.number == 0 && journal.started.is_empty() {
             journal.begin(current)?;
@@ -79,21 +90,54 @@ impl Journal {
         match line {
             Line::Start { key, .. } => {
                 self.rotate()?;
-                append(self.file(), line)?;
+                self.write(line)?;
                 self.started.insert(key.clone(), self.current);
             }
             Line::Forget { key } => {
-                append(self.file(), line)?;
+                self.write(line)?;
                 self.started.remove(key);
             }
-            _ => append(self.file(), line)?,
+            _ => self.write(line)?,
         }
+        Ok(())
+    }
+
+    /// Appends a line with the next one, or with [`Journal::flush`].
+    pub fn append_later(&mut self, line: &Line) -> io::Result<()> {
+        encode(line, &mut self.unwritten)?;
+        if let Line::Forget { key } = line {
+            self.started.remove(key);
+        }
+        // Whoever keeps many attempts ends many at once.
+        if self.unwritten.len() > 4096 {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    /// Writes what waits.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        append_bytes(self.file(), &self.unwritten)?;
+        self.unlooked += self.unwritten.len() as u64;
+        self.unwritten.clear();
         self.unsynced[self.current] = true;
         Ok(())
     }
 
+    fn write(&mut self, line: &Line) -> io::Result<()> {
+        let waiting = self.unwritten.len();
+        encode(line, &mut self.unwritten)?;
+        // A line that can't be written is its caller's to say again; those that wait stay.
+        self.flush()
+            .inspect_err(|_| self.unwritten.truncate(waiting))
+    }
+
     /// Returns once all lines so far would survive a power cut.
     pub fn sync(&mut self) -> io::Result<()> {
+        self.flush()?;
         for (file, unsynced) in self.files.iter().zip(&mut self.unsynced) {
             if std::mem::take(unsynced) {
                 durable::sync_file(file, Durability::Full)?;
@@ -103,10 +147,16 @@ impl Journal {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
+        if self.unlooked < self.limit / 16 {
+            return Ok(());
+        }
+        self.unlooked = 0;
         let other = 1 - self.current;
         if self.file().metadata()?.len() > self.limit
             && !self.started.values().any(|&at| at == other)
         {
+            // What waits belongs to the file that is left.
+            self.flush()?;
             self.begin(other)?;
         }
         Ok(())
