@@ -234,18 +234,21 @@ impl Engine {
             return;
         }
         self.forget_name(&name);
+        // It is on its way already, and is looked at once more after.
+        if !self.rejecting.insert(name.clone()) {
+            return;
+        }
         tracing::warn!(
             file = attempt::shown(&name),
             "refused: {}",
             broken.told.message
         );
-        self.departures += 1;
         self.actors
             .run(move |world| divert::reject(world, &name, broken));
     }
 
     pub(super) fn on_rejected(&mut self, name: &OsStr, id: Option<&str>) {
-        self.departures -= 1;
+        self.rejecting.remove(name);
         if let Some(id) = id {
             self.make_known(id, State::Failed, None);
         }
@@ -450,7 +453,7 @@ impl Engine {
     }
 
     pub(super) fn on_immovable(&mut self, name: &OsString, why: &'static str) {
-        self.departures -= 1;
+        self.rejecting.remove(name);
         self.leave_file(name, why);
     }
 

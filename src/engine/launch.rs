@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -317,8 +317,6 @@ fn begin(
             TakeError::Gone | TakeError::Changed | TakeError::Taken => NotLaunched::LookAgain,
         }
     })?;
-    let line = transition(&record, id, "started", from, State::InProgress, now.wall);
-    world.board.note(&record, id, State::InProgress, now.wall);
     let mut running = Running {
         key: Key::new(id, attempt),
         record,
@@ -336,24 +334,20 @@ fn begin(
         post: None,
     };
     let key = running.key.clone();
-    let awaits_it =
+    let awaited =
         running.record.meta.destination.is_some() && config.daemon.durability == Durability::Full;
-    let change = Change::Settle {
+    let mut claim = Some(Change::Settle {
         id: id.to_owned(),
         at: State::InProgress,
         to: State::InProgress,
         leftover: taken.leftover,
         keep,
-        awaited: awaits_it,
-    };
-    let (settled, is_settled) = channel::<()>();
-    world
-        .committer
-        .submit(change, vec![line], move |_| drop(settled));
-    if awaits_it {
+        awaited,
+    });
+    if awaited && let Some(claim) = claim.take() {
         // What stands there from now on is this handoff's own, and only the record says so: after
         // a power cut without it, the file would be in its own maker's way.
-        let _ = is_settled.recv_timeout(SETTLES_WITHIN);
+        let _ = tell(world, &running, from, claim, now).recv_timeout(SETTLES_WITHIN);
     }
     match (slot, post) {
         (Some(slot), _) => {
@@ -372,7 +366,23 @@ fn begin(
         }
         (None, None) => {}
     }
+    // The attempt need not wait for what is only to be told of it.
+    if let Some(claim) = claim {
+        drop(tell(world, &running, from, claim, now));
+    }
     Ok(running)
+}
+
+/// Has a claim made durable and told; what comes back ends when it is.
+fn tell(world: &World, running: &Running, from: State, claim: Change, now: Now) -> Receiver<()> {
+    let (record, id) = (&running.record, running.key.id.as_str());
+    let line = transition(record, id, "started", from, State::InProgress, now.wall);
+    world.board.note(record, id, State::InProgress, now.wall);
+    let (settled, is_settled) = channel();
+    world
+        .committer
+        .submit(claim, vec![line], move |_| drop::<Sender<()>>(settled));
+    is_settled
 }
 
 /// Decides the record for its next attempt, and lists that attempt.

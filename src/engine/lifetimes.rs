@@ -13,6 +13,8 @@ use crate::protocol::lifecycle::State;
 use crate::runner::vitals::Finding;
 use crate::spool::look::Identity;
 
+/// How many attempts that ended while no daemon ran are judged at the same time.
+const JUDGED_AT_ONCE: usize = 128;
 /// How long a disk that refused something is left alone.
 const AGAIN_AFTER_MS: u64 = 1000;
 
@@ -159,6 +161,18 @@ impl Engine {
             .push(Box::new(move |world| finish(world, running, end)));
     }
 
+    /// Has attempts judged that ended while no daemon ran: a few at a time, because what is new
+    /// shares the disk with them.
+    pub(super) fn feed_judgements(&mut self) {
+        while self.judging.len() < JUDGED_AT_ONCE {
+            let Some((running, end)) = self.to_judge.pop_front() else {
+                return;
+            };
+            self.judging.insert(running.key.id.clone());
+            self.conclude(*running, end);
+        }
+    }
+
     fn on_orphan_gone(&mut self, key: &Key) {
         if self.busy.get(&key.id) == Some(&Busy::Orphan) {
             self.busy.remove(&key.id);
@@ -174,6 +188,7 @@ impl Engine {
     pub(super) fn on_verifying(&mut self, running: Running) {
         let key = running.live_key();
         self.busy.remove(&running.key.id);
+        self.judging.remove(&running.key.id);
         self.forget_delay(&running.key.id);
         tracing::info!(
             handoff_id = running.key.id,
@@ -235,6 +250,7 @@ impl Engine {
         let id = key.id;
         self.schedule.release(&id);
         self.busy.remove(&id);
+        self.judging.remove(&id);
         self.unsaid += 1;
         self.restoring.remove(&id);
         self.forget_delay(&id);

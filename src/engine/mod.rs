@@ -172,12 +172,18 @@ pub struct Engine {
     busy: HashMap<String, Busy>,
     /// Looks at dependencies, and for ids that were not where they should be, on their way.
     checks: usize,
-    /// Rejections and duplicates on their way: files that are nobody's id.
+    /// Duplicates on their way: files that are nobody's id.
     departures: usize,
+    /// Files that are being set aside, because they are no requests.
+    rejecting: HashSet<OsString>,
     /// The present keeper, and the attempts it knew when it came.
     keeper: (u64, Vec<Held>),
     /// The resident processes.
     crew: crew::Crew,
+    /// Attempts that ended while no daemon ran, and are to be judged in their turn.
+    to_judge: VecDeque<(Box<Running>, End)>,
+    /// Those of them that are being judged.
+    judging: HashSet<String>,
     /// Ends that were reported before the launch was.
     early_ends: HashMap<Key, End>,
     /// What could not be delivered or applied, and waits to be tried again.
@@ -262,6 +268,7 @@ impl Engine {
             }
             self.ring();
             self.feed_looks();
+            self.feed_judgements();
             self.dispatch();
             self.act();
             self.tell_keeper();
@@ -289,7 +296,7 @@ impl Engine {
             Event::Said { number, said } => self.on_said(number, said),
             Event::Sampled(samples) => self.on_sampled(samples),
             Event::RecordRestored { id, identity } => self.on_restored(&id, identity),
-            Event::Judge { running, end } => self.conclude(*running, end),
+            Event::Judge { running, end } => self.to_judge.push_back((running, end)),
             Event::Verifying(running) => self.on_verifying(*running),
             Event::Undelivered {
                 running,
@@ -379,8 +386,12 @@ impl Engine {
             self.dispatch_at = Some(self.paused_until_ms);
             return;
         }
-        // Outcomes that wait for the disk must not pile up without bound.
-        let bound = 64 + 4 * self.world.config().daemon.max_concurrent;
+        // Outcomes that wait for the disk must not pile up without bound. Those that a former
+        // daemon left are bounded by themselves, and hold up nobody.
+        let bound = 64
+            + 4 * self.world.config().daemon.max_concurrent
+            + self.to_judge.len()
+            + self.judging.len();
         while self.busy.len() < bound {
             let (pending, lot, busy) = (&self.pending, &self.lot, &self.busy);
             let wanted = |id: &str| {
@@ -483,6 +494,7 @@ impl Engine {
             && self.deferred_commands.is_empty()
             && self.checks == 0
             && self.departures == 0
+            && self.rejecting.is_empty()
             && self.trouble.is_none()
             && !self.lot.iter().any(|(_, parked)| {
                 parked.ready || matches!(parked.on, parked::On::Retry | parked::On::Time)

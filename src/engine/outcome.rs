@@ -180,7 +180,7 @@ pub fn finish(world: &World, running: Running, end: End) {
     if let Some(slot) = verified {
         verify::clean_up(world, &running, slot);
     }
-    let mut record = running.record.clone();
+    let mut record = running.record;
     let decision = conclude(&mut record, verdict, &facts);
     tasks::keep_gates(&mut record, gates);
     remember_leftover(world, &record, decision.to);

@@ -73,6 +73,11 @@ impl Rejection {
     pub fn set_apart(&mut self, layout: &Layout) -> io::Result<Option<File>> {
         if self.id.is_empty() {
             self.id = self.choose_id(layout);
+            let apart = self.apart(layout);
+            // Seen twice, and set apart by whoever was first.
+            if apart != self.source && Identity::at(&apart).is_ok_and(|it| it == self.identity) {
+                return Ok(None);
+            }
         }
         // By way of another name: the draft of an earlier start has the reason, and must stand
         // until this one does.
@@ -226,5 +231,32 @@ mod tests {
             };
             assert_eq!(first_free("x", is_free), format!("x~{}", taken + 1));
         }
+    }
+
+    #[test]
+    fn what_was_judged_twice_is_set_apart_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        layout.ensure().unwrap();
+        let source = layout.pending().join("x.json");
+        fs::write(&source, "{broken").unwrap();
+        let identity = Identity::at(&source).unwrap();
+        let mut judged = [(); 2].map(|()| Rejection {
+            source: source.clone(),
+            identity,
+            wanted: "x".to_owned(),
+            notice: Record::admit(serde_json::Map::new(), "x", None),
+            id: String::new(),
+        });
+        let [first, second] = &mut judged;
+        assert!(first.set_apart(&layout).unwrap().is_some());
+        assert!(second.set_apart(&layout).unwrap().is_none());
+        assert!(
+            first.set_apart(&layout).unwrap().is_some(),
+            "a second try of the same"
+        );
+        first.place(&layout).unwrap();
+        assert_eq!(fs::read(first.kept(&layout)).unwrap(), b"{broken");
+        assert_eq!(fs::read_dir(layout.rejecting()).unwrap().count(), 0);
     }
 }

@@ -293,3 +293,26 @@ fn producers_temporary_files_are_left_alone() {
     assert!(root.names("handoffs/failed").is_empty());
     assert!(!root.path("marks/x.ran").exists());
 }
+
+#[test]
+fn a_file_that_is_heard_of_again_and_again_is_refused_once() {
+    let root = Root::with("daemon.settle = \"1ms\"");
+    let _daemon = Daemon::start(&root);
+    for n in 0..20 {
+        let path = root.pending(&format!("b{n}.json"));
+        root.drop_bytes(&format!("b{n}.json"), b"{ no request");
+        // Each close is heard, while nothing changes.
+        while fs::OpenOptions::new().append(true).open(&path).is_ok() {}
+    }
+    for n in 0..20 {
+        kept(&root, &format!("b{n}"));
+    }
+    for n in 0..20 {
+        let id = format!("b{n}");
+        let told = root.cli(&["audit", &id, "--json"]).stdout;
+        let refused = String::from_utf8_lossy(&told)
+            .matches("\"refused\"")
+            .count();
+        assert_eq!(refused, 1, "{id}");
+    }
+}
