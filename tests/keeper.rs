@@ -261,6 +261,7 @@ in_both_ways! {
     a_newer_daemon_replaces_an_older
     many_at_once
     a_killed_keeper_is_followed_by_one_that_takes_over
+    an_end_whose_last_line_was_not_written_is_known
     an_exit_with_no_keeper_is_known_as_far_as_can_be
     a_deadline_survives_the_keeper
     a_stray_is_ended_before_anything_else
@@ -563,6 +564,23 @@ fn a_killed_keeper_is_followed_by_one_that_takes_over(bench: &Bench) {
         assert_eq!(ended.state, State::Ended(Exit::Code(7)), "its minder knew");
     }
     assert_eq!(ended.why, None);
+}
+
+fn an_end_whose_last_line_was_not_written_is_known(bench: &Bench) {
+    let daemon = bench.connect();
+    daemon.client.start(bench.script("x", "exit 4")).unwrap();
+    assert_eq!(daemon.ended("x"), (Exit::Code(4), None));
+    let known = journal::read(&bench.setup.run_dir).unwrap();
+    assert_eq!(known[0].exit, Some(Exit::Code(4)));
+    if let journal::Held::Cgroup(dir) = &known[0].held {
+        assert!(!known[0].gone, "it waits for the next line");
+        wait_until("its cgroup's removal", || (!dir.exists()).then_some(()));
+    }
+    bench.kill_keeper();
+    let next = bench.connect();
+    assert_eq!(next.held("x").unwrap().state, State::Ended(Exit::Code(4)));
+    next.client.forget(&key("x")).unwrap();
+    assert_eq!(next.inventory(), []);
 }
 
 fn an_exit_with_no_keeper_is_known_as_far_as_can_be(bench: &Bench) {
