@@ -779,10 +779,9 @@ fn many_that_connect_at_once_meet_one_keeper(bench: &Bench) {
         let all: Vec<_> = (0..8)
             .map(|_| scope.spawn(|| bench.setup.connect_or_start().unwrap()))
             .collect();
-        for one in all {
-            one.join().unwrap();
-        }
+        let held: Vec<_> = all.into_iter().map(|one| one.join().unwrap()).collect();
         assert_eq!(bench.named("handoffd-keeper").len(), 1);
+        drop(held);
     });
 }
 

@@ -417,11 +417,7 @@ fn human(duration: Duration) -> String {
 
 /// A number from 0 to 1 that differs from daemon to daemon: all that jitter needs.
 fn chance() -> f64 {
-    f64::from(u32::from_le_bytes(first_four(
-        uuid::Uuid::now_v7().as_bytes(),
-    ))) / f64::from(u32::MAX)
-}
-
-fn first_four(bytes: &[u8; 16]) -> [u8; 4] {
-    [bytes[12], bytes[13], bytes[14], bytes[15]]
+    use std::hash::{BuildHasher, RandomState};
+    let [a, b, c, d, ..] = RandomState::new().hash_one(()).to_le_bytes();
+    f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
 }

@@ -27,8 +27,9 @@ use super::spawn;
 use super::wire::{CONFINE, Key, Order, Report, VERSION};
 use crate::clock;
 
-/// How long to stay with nothing to keep and nobody connected.
-const IDLE_MS: u64 = 1000;
+/// How long to wait for the daemon that it was started for. After that one has gone it leaves as
+/// soon as it has nothing to keep: the next daemon may have another sandbox, or be another program.
+const FIRST_WAIT_MS: u64 = 1000;
 /// What a daemon that does not read may leave unread before it counts as gone.
 const MAX_UNSENT: usize = 64 << 20;
 /// Connections that have not greeted yet.
@@ -62,6 +63,8 @@ pub struct Server {
     /// When the timer is set to ring; zero if it has.
     alarm: u64,
     idle_since: u64,
+    /// A daemon has greeted.
+    has_served: bool,
 }
 
 impl Server {
@@ -76,6 +79,7 @@ impl Server {
             timer: timerfd_create(TimerfdClockId::Boottime, flags)?,
             alarm: 0,
             idle_since: clock::boot_ms(),
+            has_served: false,
         })
     }
 
@@ -90,7 +94,7 @@ impl Server {
             self.connections.retain(|connection| !connection.lost);
             if !self.connections.is_empty() || !self.books.is_idle() {
                 self.idle_since = now;
-            } else if now >= self.idle_since + IDLE_MS {
+            } else if now >= self.leaves_at() {
                 self.books.flush();
                 return Ok(self.books);
             }
@@ -100,16 +104,21 @@ impl Server {
         }
     }
 
+    /// When it leaves if nothing happens.
+    fn leaves_at(&self) -> u64 {
+        let patience = if self.has_served { 0 } else { FIRST_WAIT_MS };
+        self.idle_since + patience
+    }
+
     /// Sets the alarm and waits for anyone to speak.
     fn wait(&mut self) -> io::Result<Vec<Source>> {
         if self.books.attempts.is_empty() {
             // Nothing may follow that it could be written with.
             self.books.flush();
         }
-        let idle = self.idle_since + IDLE_MS;
         let is_idle = self.connections.is_empty() && self.books.is_idle();
         let due = self.books.next_due();
-        let due = if is_idle { Some(idle) } else { due };
+        let due = if is_idle { Some(self.leaves_at()) } else { due };
         self.set_alarm(due.unwrap_or(u64::MAX))?;
         let mut sources = vec![Source::Child, Source::Timer, Source::Listener];
         let mut fds = vec![
@@ -258,6 +267,7 @@ impl Server {
         for (other, connection) in self.connections.iter_mut().enumerate() {
             connection.lost |= connection.greeted && other != at;
         }
+        self.has_served = true;
         let connection = &mut self.connections[at];
         connection.greeted = true;
         connection.say(&Report::Hello {

@@ -37,6 +37,14 @@ pub enum Change {
 }
 
 impl Change {
+    /// The handoff it is about, where that is known.
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            Self::Advance { id, .. } | Self::Move { id, .. } | Self::Settle { id, .. } => Some(id),
+            Self::Reject(_) | Self::Note => None,
+        }
+    }
+
     /// The folders whose names it changes.
     pub fn folders(&self, layout: &Layout) -> Vec<PathBuf> {
         match self {

@@ -14,12 +14,12 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::durable::{self, Durability};
 use crate::mutant;
 use crate::protocol::lifecycle::State;
-use crate::spool::batch::{Job, Pace, Step, is_bare, superseded};
+use crate::spool::batch::{Claims, Job, Pace, Step, is_bare, superseded};
 use crate::spool::change::Change;
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, open_quietly};
@@ -76,6 +76,7 @@ impl Committer {
             told: told.clone(),
             syncers: durable::Syncers::start()?,
             pace: Pace::default(),
+            claims: Claims::default(),
         };
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
@@ -122,6 +123,7 @@ struct Worker {
     told: Told,
     syncers: durable::Syncers,
     pace: Pace,
+    claims: Claims,
 }
 
 impl Worker {
@@ -129,15 +131,19 @@ impl Worker {
         let mut open = true;
         let mut jobs: Vec<Job> = Vec::new();
         while open || !jobs.is_empty() {
-            let first = if jobs.is_empty() {
-                inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                inbox.recv_timeout(RETRY_AFTER)
+            let retry = (!jobs.is_empty()).then_some(RETRY_AFTER);
+            let first = match [retry, self.claims.due_in()].into_iter().flatten().min() {
+                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(patience) => inbox.recv_timeout(patience),
             };
             match first {
                 Ok(job) => jobs.push(job),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) if jobs.is_empty() => return,
+                Err(RecvTimeoutError::Disconnected)
+                    if jobs.is_empty() && self.claims.is_empty() =>
+                {
+                    return;
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     // Nobody is left to wait for a broken disk; the next start redoes it.
                     if !open {
@@ -146,7 +152,12 @@ impl Worker {
                     open = false;
                 }
             }
-            self.pace.gather(inbox, &mut jobs, self.troubled);
+            self.pace.gather(inbox, &mut jobs);
+            let all = self.troubled || !open;
+            self.claims.sort(&mut jobs, Instant::now(), all);
+            if jobs.is_empty() {
+                continue;
+            }
             let trouble = self.round(&mut jobs).err();
             self.pace.done();
             self.tell_trouble(trouble);
