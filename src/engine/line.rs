@@ -52,20 +52,28 @@ pub fn listen(world: &World, reader: Reader) -> io::Result<()> {
 }
 
 async fn hear(mut line: AsyncFd<Reader>, events: UnboundedSender<Event>) {
-    while let Ok(mut ready) = line.readable_mut().await {
-        match ready.get_inner_mut().arrived() {
-            Ok(None) => ready.clear_ready(),
-            // Nothing follows from these; the loop is not woken for them.
-            Ok(Some(Report::Started { .. } | Report::Hello { .. })) => {}
-            Ok(Some(report)) => {
-                if events.send(Event::Keeper(report)).is_err() {
-                    return;
-                }
-            }
-            Err(_) => break,
-        }
+    // What came together with the inventory was read with it: the socket says nothing of it.
+    let mut heard = pass_on(line.get_mut(), &events);
+    while heard.is_ok()
+        && let Ok(mut ready) = line.readable_mut().await
+    {
+        heard = pass_on(ready.get_inner_mut(), &events);
+        ready.clear_ready();
     }
     let _ = events.send(Event::KeeperLost);
+}
+
+/// Passes on all that has arrived; an error if no more will come.
+fn pass_on(reader: &mut Reader, events: &UnboundedSender<Event>) -> io::Result<()> {
+    while let Some(report) = reader.arrived()? {
+        // Nothing follows from these; the loop is not woken for them.
+        if matches!(report, Report::Started { .. } | Report::Hello { .. }) {
+            continue;
+        }
+        let sent = events.send(Event::Keeper(report));
+        sent.map_err(|_| io::ErrorKind::BrokenPipe)?;
+    }
+    Ok(())
 }
 
 /// Connects to a new keeper after the old one was lost.
@@ -76,4 +84,43 @@ pub fn reconnect(world: &World) -> io::Result<(u64, Vec<Held>)> {
     let count = world.set_keeper(keeper);
     listen(world, reader)?;
     Ok((count, entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::frame;
+    use crate::keeper::wire::{Exit, Key};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    #[test]
+    fn an_end_that_came_with_the_inventory_is_heard() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .unwrap();
+        let flags = SocketFlags::CLOEXEC;
+        let (keeper, ours) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let ended = Report::Ended {
+            key: Key::new("x", 1),
+            exit: Exit::Code(0),
+            why: None,
+        };
+        let inventory = Report::Inventory { entries: vec![] };
+        let both = [&inventory, &ended].map(|report| frame::encode(report).unwrap());
+        frame::send(&keeper, &both.concat(), &[]).unwrap();
+        runtime.block_on(async {
+            let (events, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+            let mut reader = Reader::on(ours);
+            assert_eq!(reader.next().unwrap(), inventory);
+            // SAFETY: the reader owns its socket.
+            let line = unsafe { AsyncFd::register_with_interest(reader, Interest::READABLE) };
+            tokio::spawn(hear(line.unwrap(), events));
+            let heard = inbox.recv().await;
+            assert!(matches!(heard, Some(Event::Keeper(report)) if report == ended));
+            drop(keeper);
+            assert!(matches!(inbox.recv().await, Some(Event::KeeperLost)));
+        });
+    }
 }

@@ -211,6 +211,14 @@ impl AsFd for Reader {
 }
 
 impl Reader {
+    /// Reads from a connection that was greeted.
+    pub(crate) fn on(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            inbox: Inbox::default(),
+        }
+    }
+
     /// The next report. An error of the kind `UnexpectedEof` means that the keeper is gone.
     #[expect(
         clippy::should_implement_trait,
@@ -310,10 +318,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 fn greet(socket: OwnedFd) -> io::Result<(Client, Reader)> {
     use rustix::net::sockopt::{Timeout, set_socket_timeout};
-    let mut reader = Reader {
-        socket: socket.try_clone()?,
-        inbox: Inbox::default(),
-    };
+    let mut reader = Reader::on(socket.try_clone()?);
     let mut client = Client {
         confines: false,
         line: Arc::new(Mutex::new(Line {
