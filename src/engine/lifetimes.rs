@@ -419,6 +419,25 @@ impl Engine {
                 self.take_over(running);
             }
         }
+        self.forget_again();
+    }
+
+    /// What the old keeper was told to forget it may not have written down.
+    fn forget_again(&mut self) {
+        let keeper = self.world.keeper();
+        for held in &self.keeper.1 {
+            let id = attempt::handoff_of(&held.key);
+            let running = self.running.get(id);
+            let is_needed = attempt::is_resident(&held.key)
+                || self.busy.contains_key(id)
+                || running.is_some_and(|it| [&it.key, &it.live_key()].contains(&&held.key));
+            let is_over = matches!(held.state, KeeperState::Ended(_) | KeeperState::Failed(_));
+            if is_over && !is_needed {
+                // One that can't be told is gone, and the next one is told again.
+                let _ = keeper.forget(&held.key);
+                self.unsaid += 1;
+            }
+        }
     }
 
     /// Goes on with an attempt that was given to an earlier keeper, as the present one found

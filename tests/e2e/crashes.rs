@@ -4,7 +4,8 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::common::{
-    Daemon, Root, is_alive, keeper, keepers, kill, orders, outcomes, text, wait_until, with,
+    Daemon, Root, is_alive, keeper, keepers, kill, kill_keeper, orders, outcomes, text, wait_until,
+    with,
 };
 
 #[test]
@@ -277,4 +278,24 @@ fn a_hundred_running_specialists_survive_an_upgrade() {
         assert_eq!(outcomes(&record).len(), 1);
         assert_eq!(root.mark(&format!("{id}.up")).lines().count(), 1);
     }
+}
+
+#[test]
+fn what_a_killed_keeper_had_not_forgotten_yet_is_forgotten() {
+    let root = Root::with("daemon.max_concurrent = 2");
+    let _daemon = Daemon::start(&root);
+    root.drop_request("stays", &orders("mark up; await go"));
+    root.mark("stays.up");
+    for round in 0..3 {
+        for n in 0..5 {
+            root.assert_works(&format!("r{round}-{n}"));
+        }
+        kill_keeper(&root);
+    }
+    root.allow("go");
+    root.completed("stays");
+    wait_until("all to be forgotten", || {
+        let known = handoffd::keeper::journal::read(&root.path(".handoffd/run")).unwrap();
+        known.is_empty().then_some(())
+    });
 }

@@ -101,6 +101,42 @@ pub struct Entry {
     pub gone: bool,
 }
 
+impl Entry {
+    /// The lines that add up to it.
+    fn lines(&self) -> Vec<Line> {
+        let key = || self.key.clone();
+        let process = |(pid, starttime)| Line::Pid {
+            key: key(),
+            pid,
+            starttime,
+        };
+        let minder = |(pid, starttime)| Line::Minder {
+            key: key(),
+            pid,
+            starttime,
+        };
+        let mut lines = vec![Line::Start {
+            key: key(),
+            note: self.note.clone(),
+            deadline_boot_ms: self.deadline_boot_ms,
+            grace_ms: self.grace_ms,
+            boot: self.boot.clone(),
+            held: self.held.clone(),
+        }];
+        lines.extend(self.minder.map(minder));
+        lines.extend(self.pid.zip(self.starttime).map(process));
+        lines.extend(self.why.map(|why| Line::Ending { key: key(), why }));
+        lines.extend(self.exit.map(|exit| Line::Exit { key: key(), exit }));
+        let failed = self.failed.clone();
+        lines.extend(failed.map(|failure| Line::Failed {
+            key: key(),
+            failure,
+        }));
+        lines.extend(self.gone.then(|| Line::Gone { key: key() }));
+        lines
+    }
+}
+
 /// What the journal in `run_dir` knows, by key. No journal is an empty one; a journal of a
 /// newer version is an error.
 pub fn read(run_dir: &Path) -> io::Result<Vec<Entry>> {

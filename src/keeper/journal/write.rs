@@ -3,7 +3,9 @@
 //! A file is emptied, in place, when everything that was started in it is forgotten and the
 //! other is full. It keeps its inode, since minders hold appending descriptors to it. All that
 //! concerns an attempt is in the file it was started in or in the one that came after, and that
-//! one can't be emptied before it.
+//! one can't be emptied before it. Where an attempt stays for so long that the other file has
+//! become many times as large as it should, what is known of it is written there once more. That
+//! is not done for one that has a minder, which writes to the file by itself.
 //!
 //! Two kinds of lines wait for the next one, and are written together with it: that an attempt is
 //! gone, and that it is forgotten. Whoever misses them finds its cgroup empty, or its minder gone,
@@ -13,18 +15,21 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{Entry, Line, NAMES, VERSION, append, append_bytes, encode, lines, number, read};
+use super::{Entry, Held, Line, NAMES, VERSION, append, append_bytes, encode, lines, number, read};
 use crate::durable::{self, Durability};
 use crate::keeper::wire::Key;
 
 /// A file that has grown past this is left for the other as soon as that is free.
 const LIMIT: u64 = 1 << 20;
+/// How many times as large it becomes before the other is made free.
+const MUCH: u64 = 4;
 
 /// The journal, for the one keeper that writes it.
 #[derive(Debug)]
 pub struct Journal {
+    run_dir: PathBuf,
     files: [File; 2],
     current: usize,
     number: u64,
@@ -66,6 +71,7 @@ impl Journal {
         started.retain(|key, _| known.contains(key));
         let current = usize::from(numbers[1] > numbers[0]);
         let mut journal = Self {
+            run_dir: run_dir.to_owned(),
             files,
             current,
             number: numbers[current],
@@ -152,12 +158,35 @@ impl Journal {
         }
         self.unlooked = 0;
         let other = 1 - self.current;
-        if self.file().metadata()?.len() > self.limit
-            && !self.started.values().any(|&at| at == other)
-        {
+        let length = self.file().metadata()?.len();
+        if length > self.limit * MUCH && self.started.values().any(|&at| at == other) {
+            self.carry_over(other)?;
+        }
+        if length > self.limit && !self.started.values().any(|&at| at == other) {
             // What waits belongs to the file that is left.
             self.flush()?;
             self.begin(other)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is known of the attempts that keep the other file from being emptied.
+    fn carry_over(&mut self, other: usize) -> io::Result<()> {
+        self.flush()?;
+        let entries = read(&self.run_dir)?;
+        let of_other = |entry: &&Entry| self.started.get(&entry.key) == Some(&other);
+        let entries: Vec<&Entry> = entries.iter().filter(of_other).collect();
+        if entries.iter().any(|entry| entry.held == Held::Minder) {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        for line in entries.iter().flat_map(|entry| entry.lines()) {
+            encode(&line, &mut bytes)?;
+        }
+        append_bytes(self.file(), &bytes)?;
+        self.unsynced[self.current] = true;
+        for at in self.started.values_mut() {
+            *at = self.current;
         }
         Ok(())
     }
@@ -318,5 +347,55 @@ mod tests {
         assert!(Journal::open(dir.path()).is_err());
         let kept = std::fs::read_to_string(dir.path().join(NAMES[0])).unwrap();
         assert_eq!(kept, text);
+    }
+
+    #[test]
+    fn one_that_stays_does_not_let_a_file_grow_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open_with(dir.path(), 2000).unwrap();
+        let stays = Key::new("stays", 1);
+        let Line::Start { note, boot, .. } = start("stays") else {
+            unreachable!()
+        };
+        let in_cgroup = |id: &str| Line::Start {
+            key: Key::new(id, 1),
+            note: note.clone(),
+            deadline_boot_ms: 5,
+            grace_ms: 6,
+            boot: boot.clone(),
+            held: Held::Cgroup("/c".into()),
+        };
+        journal.append(&in_cgroup("stays")).unwrap();
+        for line in [
+            Line::Pid {
+                key: stays.clone(),
+                pid: 7,
+                starttime: 2,
+            },
+            Line::Ending {
+                key: stays.clone(),
+                why: Why::Stop,
+            },
+        ] {
+            journal.append(&line).unwrap();
+        }
+        let before = read(dir.path()).unwrap();
+        for at in 0..1000 {
+            let id = format!("x{at}");
+            journal.append(&in_cgroup(&id)).unwrap();
+            let key = Key::new(id, 1);
+            journal.append_later(&Line::Forget { key }).unwrap();
+        }
+        journal.flush().unwrap();
+        assert_eq!(read(dir.path()).unwrap(), before);
+        for name in NAMES {
+            let length = std::fs::metadata(dir.path().join(name)).unwrap().len();
+            assert!(length < 2000 * MUCH + 1000, "{name}: {length}");
+        }
+        let exit = Exit::Code(3);
+        let key = stays;
+        journal.append(&Line::Exit { key, exit }).unwrap();
+        let (_, again) = Journal::open_with(dir.path(), 2000).unwrap();
+        assert_eq!(again[0].exit, Some(Exit::Code(3)));
     }
 }
