@@ -2,21 +2,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::{Mutex, PoisonError};
 
 use crate::engine::divert::{self, Destination, destination};
 use crate::engine::event::{Diverted, Event, Folder};
 use crate::engine::intake::{Broken, Seen, Submission};
 use crate::engine::parked::{On, Parked};
 use crate::engine::world::World;
-use crate::engine::{
-    Alarm, Busy, Engine, LOOKS_IN_FLIGHT, UNCLOSED_SETTLE_MS, Unsettled, attempt, folders,
-};
+use crate::engine::{Alarm, Busy, Engine, UNCLOSED_SETTLE_MS, Unsettled, attempt, folders};
 use crate::policy::intake::{Plan, dependency_cycle};
 use crate::protocol::document::Syntax;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Name, classify};
 use crate::spool::look::{Identity, Writer};
-use crate::spool::scan;
+use crate::spool::scan::{self, Scanner};
 use crate::watch::{FolderKey, Hint, How};
 
 /// How many names one listing event carries.
@@ -73,7 +72,7 @@ impl Engine {
         self.unsettled.remove(name);
         self.problem(&ignored_key(name), None);
         if let Name::Submission { id, ext } = classify(name.as_bytes())
-            && self.pending.get(id.as_str()) == Some(&ext)
+            && self.pending.get(id.as_str()) == Some(ext)
         {
             self.pending.remove(id.as_str());
             self.kept.take(id.as_str());
@@ -82,43 +81,11 @@ impl Engine {
 
     /// Lists a folder on a worker, if it changed since it was last listed or `anyway`.
     pub(super) fn list(&mut self, folder: Folder, anyway: bool) {
-        if !self.listing.insert(folder) {
-            return;
+        if self.listing.insert(folder) {
+            let scanner = self.scanner.clone();
+            self.readers
+                .run(move |world| list_one(world, &scanner, folder, anyway));
         }
-        let scanner = self.scanner.clone();
-        self.readers.run(move |world| {
-            if folder == Folder::Pending {
-                world.tell(Event::Shared(folders::shared(
-                    &world.layout,
-                    &world.config(),
-                )));
-            }
-            let path = match folder {
-                Folder::Pending => world.layout.pending(),
-                Folder::InProgress => world.layout.state(State::InProgress),
-                Folder::Waiting => world.layout.state(State::Waiting),
-                Folder::Control => world.layout.control(),
-            };
-            let needed = scanner
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .needs_listing(&path, world.now().wall.0);
-            let listed = match needed {
-                Ok(needed) if needed || anyway => list_names(world, folder, &path),
-                Ok(_) => Ok(()),
-                Err(error) => Err(error),
-            };
-            let failed = listed.err().map(|error| {
-                scanner
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .forget(&path);
-                let _ = world.layout.ensure();
-                let path = world.layout.relative(&path);
-                format!("{path} can't be listed ({error}); it is tried again at every rescan")
-            });
-            world.tell(Event::ListingDone { folder, failed });
-        });
     }
 
     /// While everybody may write to a folder, nothing is taken from it and nothing starts. Once
@@ -164,45 +131,6 @@ impl Engine {
                 Folder::InProgress => self.check_stray(State::InProgress, &name),
                 Folder::Waiting => self.check_stray(State::Waiting, &name),
             }
-        }
-    }
-
-    fn is_known(&self, name: &OsStr) -> bool {
-        self.looking.contains_key(name)
-            || self.unsettled.contains_key(name)
-            || matches!(classify(name.as_bytes()), Name::Submission { id, ext }
-                if self.pending.get(id.as_str()) == Some(&ext))
-    }
-
-    pub(super) fn queue_look(&mut self, name: OsString) {
-        if self.shared || matches!(classify(name.as_bytes()), Name::Temporary) {
-            return;
-        }
-        if let Some(changed) = self.looking.get_mut(&name) {
-            *changed = true;
-            return;
-        }
-        self.looking.insert(name.clone(), false);
-        self.to_look.push_back(name);
-    }
-
-    /// Looks again at a name whose time has come.
-    pub(super) fn look(&mut self, name: OsString) {
-        if self.unsettled.contains_key(&name) {
-            self.queue_look(name);
-        }
-    }
-
-    /// Keeps the readers busy, but not buried.
-    pub(super) fn feed_looks(&mut self) {
-        while self.looking.len() - self.to_look.len() < LOOKS_IN_FLIGHT {
-            let Some(name) = self.to_look.pop_front() else {
-                return;
-            };
-            self.readers.run(move |world| {
-                let seen = Box::new(crate::engine::intake::look_at(world, &name));
-                world.tell(Event::Seen { name, seen });
-            });
         }
     }
 
@@ -325,10 +253,12 @@ impl Engine {
             let at = self.now_ms() + 10;
             return self.unsettle(&name, None, at);
         }
-        let other_name = self
-            .pending
-            .get(id.as_str())
-            .is_some_and(|ext| *ext != submission.ext);
+        let other_name = self.pending.get(&id).filter(|ext| *ext != submission.ext);
+        let other_name = other_name.is_some_and(|ext| {
+            // Seldom, and worth a look: an id is known here by its hash.
+            let path = self.world.layout.pending().join(format!("{id}.{ext}"));
+            path.symlink_metadata().is_ok()
+        });
         if submission.taken || self.running.contains_key(&id) || other_name {
             return self.divert(name, submission, Destination::Duplicate);
         }
@@ -365,7 +295,7 @@ impl Engine {
             .push(&id, &agent, request.priority, submission.arrived_ms, || {
                 Self::limits_of(&config, &agent)
             });
-        self.pending.insert(id.clone().into(), submission.ext);
+        self.pending.insert(&id, submission.ext);
         self.kept.offer(id, submission);
     }
 
@@ -481,6 +411,34 @@ impl Engine {
 
 fn ignored_key(name: &OsStr) -> String {
     format!("ignored {}", attempt::shown(name))
+}
+
+/// Lists one folder, if it changed since it was last listed or `anyway`.
+pub(super) fn list_one(world: &World, scanner: &Mutex<Scanner>, folder: Folder, anyway: bool) {
+    let scanner = || scanner.lock().unwrap_or_else(PoisonError::into_inner);
+    if folder == Folder::Pending {
+        let shared = folders::shared(&world.layout, &world.config());
+        world.tell(Event::Shared(shared));
+    }
+    let path = match folder {
+        Folder::Pending => world.layout.pending(),
+        Folder::InProgress => world.layout.state(State::InProgress),
+        Folder::Waiting => world.layout.state(State::Waiting),
+        Folder::Control => world.layout.control(),
+    };
+    let needed = scanner().needs_listing(&path, world.now().wall.0);
+    let listed = match needed {
+        Ok(needed) if needed || anyway => list_names(world, folder, &path),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    };
+    let failed = listed.err().map(|error| {
+        scanner().forget(&path);
+        let _ = world.layout.ensure();
+        let path = world.layout.relative(&path);
+        format!("{path} can't be listed ({error}); it is tried again at every rescan")
+    });
+    world.tell(Event::ListingDone { folder, failed });
 }
 
 fn list_names(world: &World, folder: Folder, path: &std::path::Path) -> std::io::Result<()> {

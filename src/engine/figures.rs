@@ -184,7 +184,7 @@ impl Engine {
 
     fn figures(&self) -> Figures {
         let (pending, lot) = (&self.pending, &self.lot);
-        let wanted = |id: &str| pending.contains_key(id) || lot.get(id).is_some_and(|it| it.ready);
+        let wanted = |id: &str| pending.contains(id) || lot.get(id).is_some_and(|it| it.ready);
         let now = self.world.now().wall;
         let age = |at: i64| seconds(now.0.saturating_sub(at)).max(0.0);
         let mut figures = Figures {

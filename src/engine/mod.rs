@@ -15,6 +15,7 @@ pub mod crew;
 pub mod delivery;
 pub mod destination;
 pub mod divert;
+mod drained;
 pub mod effects;
 pub mod event;
 pub mod figures;
@@ -30,6 +31,7 @@ pub mod leftovers;
 pub mod lifetimes;
 pub mod line;
 mod lock;
+mod looks;
 pub mod moves;
 pub mod notify;
 pub mod observer;
@@ -38,6 +40,7 @@ pub mod outcome;
 pub mod packages;
 pub mod parked;
 pub mod past;
+pub mod queued;
 pub mod readmit;
 pub mod receive;
 pub mod recovery;
@@ -72,7 +75,6 @@ use crate::figures::histogram::Histogram;
 use crate::keeper::wire::{Held, Key};
 use crate::policy::schedule::{AgentLimits, RateLimit, Schedule};
 use crate::protocol::agent::AgentName;
-use crate::protocol::name::Ext;
 use crate::spool::scan::Scanner;
 use crate::watch::Watcher;
 
@@ -141,8 +143,6 @@ struct Unsettled {
     open: bool,
 }
 
-/// How many looks may be on their way at once; the rest waits as names.
-const LOOKS_IN_FLIGHT: usize = 64;
 const VITALS_EVERY_MS: u64 = 250;
 /// How long a file that was created and never closed must be still before it is judged, where
 /// the system does not say who has it open. A hard link is never closed.
@@ -165,7 +165,7 @@ pub struct Engine {
     scanner: Arc<Mutex<Scanner>>,
     schedule: Schedule,
 
-    pending: HashMap<Box<str>, Ext>,
+    pending: queued::Queued,
     kept: Kept,
     running: HashMap<String, Running>,
     lot: Lot,
@@ -396,7 +396,7 @@ impl Engine {
             let (pending, lot, busy) = (&self.pending, &self.lot, &self.busy);
             let wanted = |id: &str| {
                 !busy.contains_key(id)
-                    && (pending.contains_key(id) || lot.get(id).is_some_and(|parked| parked.ready))
+                    && (pending.contains(id) || lot.get(id).is_some_and(|parked| parked.ready))
             };
             match self.schedule.pick(now, wanted) {
                 crate::policy::schedule::Pick::Start {
@@ -466,39 +466,6 @@ impl Engine {
             self.unsaid = 0;
             self.actors.run(|world| drop(world.keeper().flush()));
         }
-    }
-
-    /// Whether there is nothing left to wait for.
-    fn check_end(&mut self) {
-        let jobs_done = self.busy.is_empty();
-        let may_leave = match self.stopping {
-            Some(Stopping::Detach) => jobs_done,
-            Some(Stopping::Finish | Stopping::Ending) => jobs_done && self.running.is_empty(),
-            None => self.drain && jobs_done && self.is_drained(),
-        };
-        if may_leave {
-            self.dismiss_idle();
-        }
-        self.done = self.done || may_leave && self.crew.members.is_empty();
-    }
-
-    fn is_drained(&self) -> bool {
-        self.running.is_empty()
-            && self.pending.is_empty()
-            && self.to_look.is_empty()
-            && self.looking.is_empty()
-            && self.unsettled.values().all(|unsettled| unsettled.open)
-            && self.listing.is_empty()
-            && self.unlisted.is_empty()
-            && self.reading_commands.is_empty()
-            && self.deferred_commands.is_empty()
-            && self.checks == 0
-            && self.departures == 0
-            && self.rejecting.is_empty()
-            && self.trouble.is_none()
-            && !self.lot.iter().any(|(_, parked)| {
-                parked.ready || matches!(parked.on, parked::On::Retry | parked::On::Time)
-            })
     }
 
     fn on_stop(&self) -> OnStop {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use crate::config::{Config, OnStop};
+use crate::engine::arrivals::list_one;
 use crate::engine::boards;
 use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
 use crate::engine::event::{Event, Folder};
@@ -175,6 +176,9 @@ impl Engine {
         self.alarm(at, Alarm::Rescan);
         let watcher = Arc::clone(&self.watcher);
         let residents: Vec<u32> = self.crew.members.keys().copied().collect();
+        let due = Folder::ALL.map(|folder| self.listing.insert(folder).then_some(folder));
+        let due = due.into_iter().flatten();
+        let scanner = Arc::clone(&self.scanner);
         self.readers.run(move |world| {
             folders::mend_folders(world);
             hire::cap_logs(world, &residents);
@@ -186,10 +190,11 @@ impl Engine {
                     folder: Some(folder),
                 }));
             }
+            // All on one thread: an idle daemon wakes nobody else.
+            for folder in due {
+                list_one(world, &scanner, folder, false);
+            }
         });
-        for folder in Folder::ALL {
-            self.list(folder, false);
-        }
         for id in self.lot.waiting_for_others() {
             self.check_dependencies(&id);
         }

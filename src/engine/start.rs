@@ -204,6 +204,9 @@ fn tune_allocator() {
     unsafe {
         libc::mallopt(libc::M_MXFAST, 0);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
+        // Large tables stay apart, and are given back as soon as they have grown out of their
+        // place; left to itself, the limit rises with the first of them.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 18);
     }
 }
 
@@ -260,7 +263,7 @@ fn build(
         watcher: Arc::new(watcher),
         scanner: Arc::new(Mutex::default()),
         schedule: Schedule::new(config.daemon.max_concurrent),
-        pending: HashMap::new(),
+        pending: super::queued::Queued::default(),
         kept: Kept::default(),
         running: HashMap::new(),
         lot: Lot::default(),

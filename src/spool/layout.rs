@@ -234,6 +234,9 @@ impl Layout {
 
 /// Makes a folder, with those above it, that others can't look into. The umask may take more.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o750)
