@@ -35,6 +35,8 @@ pub struct Claim {
 pub struct Past {
     pub attempts: HashMap<Key, Held>,
     pub claims: HashMap<String, Claim>,
+    /// Claims that a later one of the same handoff has followed.
+    pub former: Vec<(String, Claim)>,
     pub told: HashSet<(String, u64)>,
     /// Ids that the log or the keeper speaks of.
     pub known: HashSet<String>,
@@ -53,7 +55,8 @@ impl Past {
     /// Reads the temporary folder and what the keeper holds. Half-written contents that nothing
     /// refers to are deleted; they were never in place.
     pub fn gather(world: &World, held: Vec<Held>, recent: &[Line]) -> io::Result<Self> {
-        let mut claims = HashMap::new();
+        let mut claims: HashMap<String, Claim> = HashMap::new();
+        let mut former = Vec::new();
         for entry in fs::read_dir(world.layout.tmp())? {
             let path = entry?.path();
             let name = path
@@ -74,9 +77,16 @@ impl Past {
                         inode,
                         path: path.clone(),
                     };
-                    if !put_back(world, id, &claim)? {
-                        claims.insert(id.to_owned(), claim);
+                    if put_back(world, id, &claim)? {
+                        continue;
                     }
+                    // What is claimed out of waiting/ was claimed out of pending/ before.
+                    let (later, earlier) = match claims.remove(id) {
+                        Some(other) if claim.origin == Origin::Pending => (other, Some(claim)),
+                        other => (claim, other),
+                    };
+                    claims.insert(id.to_owned(), later);
+                    former.extend(earlier.map(|earlier| (id.to_owned(), earlier)));
                 }
                 None if path.is_dir() => tracing::warn!("{} is a folder", path.display()),
                 None => fs::remove_file(&path)?,
@@ -118,6 +128,7 @@ impl Past {
         Ok(Self {
             attempts,
             claims,
+            former,
             told,
             known,
             refusals,

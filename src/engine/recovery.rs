@@ -428,7 +428,7 @@ fn running(
 
 /// Claims whose file never left `pending/`, or has gone on already: only their leftovers stay.
 pub fn sweep_claims(world: &World, past: &mut Past) {
-    for (id, claim) in past.claims.drain() {
+    for (id, claim) in past.claims.drain().chain(past.former.drain(..)) {
         let_go(world, &id, &claim);
     }
 }

@@ -291,6 +291,28 @@ fn row_4_a_torn_claim_from_waiting_goes_back_to_waiting() {
 }
 
 #[test]
+fn row_48_of_two_claims_the_later_one_counts_and_both_are_let_go() {
+    for torn in [false, true] {
+        let root = Root::new();
+        for (letter, text) in [('p', request()), ('w', parked("before").to_string())] {
+            let inode = root.put("old", &text);
+            let leftover = format!(".handoffd/tmp/claim-{letter}-{inode}-x.json");
+            fs::rename(root.path("old"), root.path(&leftover)).unwrap();
+        }
+        let record = match torn {
+            true => "{\"torn".to_owned(),
+            false => running(&boot_id()).to_string(),
+        };
+        root.put("handoffs/in-progress/x.json", &record);
+        root.recover();
+        let record = root.expect_completed("x", 1);
+        assert_eq!(record["output"]["attempt"], 2, "attempt 1 stays listed");
+        let left = fs::read_dir(root.path(".handoffd/tmp")).unwrap().count();
+        assert_eq!(left, 0);
+    }
+}
+
+#[test]
 fn row_5_torn_with_nothing_left_is_set_aside() {
     for folder in ["in-progress", "waiting"] {
         let root = Root::new();
