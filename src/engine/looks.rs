@@ -57,6 +57,8 @@ impl Engine {
         if self.looking.is_empty() && self.to_look.capacity() > ROOM {
             self.to_look.shrink_to_fit();
             self.looking.shrink_to_fit();
+            // What the names and documents took lies between what stays.
+            self.readers.run(|_| crate::engine::start::trim());
         }
     }
 }

@@ -210,6 +210,15 @@ fn tune_allocator() {
     }
 }
 
+/// Gives memory back that is free, but surrounded by what is not.
+pub fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: asks the allocator for what it may do at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Lets what is being written be written, then leaves. Worker threads that still hold the world
 /// keep the committer open, so this waits for a last empty change instead of for the thread.
 fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>) {
