@@ -299,9 +299,10 @@ fn row_48_of_two_claims_the_later_one_counts_and_both_are_let_go() {
             let leftover = format!(".handoffd/tmp/claim-{letter}-{inode}-x.json");
             fs::rename(root.path("old"), root.path(&leftover)).unwrap();
         }
-        let record = match torn {
-            true => "{\"torn".to_owned(),
-            false => running(&boot_id()).to_string(),
+        let record = if torn {
+            "{\"torn".to_owned()
+        } else {
+            running(&boot_id()).to_string()
         };
         root.put("handoffs/in-progress/x.json", &record);
         root.recover();
