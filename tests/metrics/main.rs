@@ -66,12 +66,15 @@ fn a_daemon_serves_what_happened_and_how_things_stand() {
     root.failed("bad");
     root.failed("broken");
     root.mark("long.began");
+    let fake = ("agent", "@fake");
+    // A start is told with the claim, which may wait a moment for its outcome.
     let page = wait_until("the figures", || {
         let page = scraped(&root);
-        (page.value("handoffd_handoffs", &[("state", "completed")]) == Some(1.0)).then_some(page)
+        let completed = page.value("handoffd_handoffs", &[("state", "completed")]);
+        let started = page.value("handoffd_attempts_started_total", &[fake]);
+        (completed == Some(1.0) && started == Some(3.0)).then_some(page)
     });
     let value = |name: &str, labels: &[(&str, &str)]| page.value(name, labels);
-    let fake = ("agent", "@fake");
     assert_eq!(
         value("handoffd_handoffs", &[("state", "failed")]),
         Some(2.0)
