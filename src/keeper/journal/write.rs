@@ -226,13 +226,17 @@ mod tests {
     use crate::keeper::wire::{Exit, Why};
 
     fn start(id: &str) -> Line {
+        start_held(id, Held::Minder)
+    }
+
+    fn start_held(id: &str, held: Held) -> Line {
         Line::Start {
             key: Key::new(id, 1),
             note: serde_json::json!({"n": 1}),
             deadline_boot_ms: 5,
             grace_ms: 6,
             boot: "b".to_owned(),
-            held: Held::Minder,
+            held,
         }
     }
 
@@ -354,17 +358,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut journal, _) = Journal::open_with(dir.path(), 2000).unwrap();
         let stays = Key::new("stays", 1);
-        let Line::Start { note, boot, .. } = start("stays") else {
-            unreachable!()
-        };
-        let in_cgroup = |id: &str| Line::Start {
-            key: Key::new(id, 1),
-            note: note.clone(),
-            deadline_boot_ms: 5,
-            grace_ms: 6,
-            boot: boot.clone(),
-            held: Held::Cgroup("/c".into()),
-        };
+        let in_cgroup = |id: &str| start_held(id, Held::Cgroup("/c".into()));
         journal.append(&in_cgroup("stays")).unwrap();
         for line in [
             Line::Pid {
