@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use crate::clock::Wall;
+use crate::engine::event::Event;
 use crate::engine::world::World;
 use crate::engine::{Alarm, Engine, packages};
 use crate::protocol::lifecycle::State;
@@ -45,10 +46,11 @@ impl Engine {
 
 /// Writes the boards. One that can't be written is only old, and is tried again later.
 pub fn write(world: &World, all: bool) {
-    if let Err(error) = world.board.flush(world.now().wall, all) {
-        tracing::warn!("context/: the boards can't be written: {error}");
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    let written = world.board.flush(world.now().wall, all);
+    let trouble = written
+        .err()
+        .map(|error| format!("context/: the boards can't be written: {error}"));
+    world.tell(Event::Boards(trouble));
 }
 
 /// Brings the boards up to date: by what the audit log tells of the time since they were

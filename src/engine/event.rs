@@ -160,6 +160,10 @@ pub enum Event {
     /// Somebody wants to know how things stand.
     Figures(Sender<Box<Figures>>),
     Trouble(Option<String>),
+    /// The boards were written, or why they could not be.
+    Boards(Option<String>),
+    /// A job panicked; what it was about may stay as it is until the next start.
+    Panicked,
     /// Another daemon holds this root now.
     RootLost,
 }

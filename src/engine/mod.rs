@@ -78,6 +78,10 @@ use crate::protocol::agent::AgentName;
 use crate::spool::scan::Scanner;
 use crate::watch::Watcher;
 
+/// A bug that one file brings to light must not take the rest along, and must not be hidden.
+const PANICKED: &str = "a job failed in a way nobody foresaw (the log has where): what it was \
+    about may stay as it is until the daemon is restarted; please report it";
+
 /// What a job in flight is doing to an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Busy {
@@ -317,6 +321,8 @@ impl Engine {
             Event::Swept { next } => self.on_swept(next),
             Event::Figures(tell) => self.on_figures(&tell),
             Event::Trouble(trouble) => self.on_trouble(trouble),
+            Event::Boards(trouble) => self.problem("boards", trouble),
+            Event::Panicked => self.problem("bug", Some(PANICKED.to_owned())),
             Event::RootLost => {
                 // Whoever has the root now ends them.
                 self.crew.members.clear();

@@ -289,9 +289,8 @@ impl Workers {
                 .name(format!("{name}-{n}"))
                 .spawn(move || {
                     while let Some(job) = queue.next() {
-                        // A bug that one file brings to light must not take the rest along.
                         if catch_unwind(AssertUnwindSafe(|| job(&world))).is_err() {
-                            tracing::error!("a job failed in a way nobody foresaw");
+                            world.tell(Event::Panicked);
                         }
                     }
                 })?;

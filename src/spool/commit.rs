@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -80,7 +81,14 @@ impl Committer {
         };
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
-            .spawn(move || worker.run(&inbox))?;
+            .spawn(move || {
+                // Without this thread nothing would ever end again. What runs is kept for the
+                // next daemon, which decides anew whatever this one had not written.
+                if catch_unwind(AssertUnwindSafe(|| worker.run(&inbox))).is_err() {
+                    tracing::error!("nothing can be written any more: leaving, to be restarted");
+                    std::process::exit(1);
+                }
+            })?;
         Ok((Self { jobs, spares, told }, thread))
     }
 

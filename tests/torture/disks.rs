@@ -10,7 +10,9 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -166,6 +168,10 @@ fn one_round(fault: Fault, on: On) -> (Duration, Vec<String>) {
     let outside = folder.path().join("outside");
     fs::create_dir_all(&outside).unwrap();
     let log = outside.join("log");
+    let _witness = Witness {
+        log: log.clone(),
+        work: work.clone(),
+    };
     let daemon = start(&root, &log);
     root.assert_works("before");
     // What attempts and test tell each other is not on the disk.
@@ -186,12 +192,11 @@ fn one_round(fault: Fault, on: On) -> (Duration, Vec<String>) {
     wait_until("all slots are used", || (starts() >= SLOTS).then_some(()));
     // A producer that cares has synced what it dropped.
     rustix::fs::syncfs(File::open(&work).unwrap()).unwrap();
-    let over = AtomicBool::new(false);
     let mut broken = Vec::new();
     let mut gave_back = Instant::now();
     let mut told: Vec<String> = Vec::new();
     std::thread::scope(|scope| {
-        let taken = Taken::take(fault, &place, scope, &over);
+        let taken = Taken::take(fault, &place, scope);
         fs::write(outside.join("go"), "").unwrap();
         let said = wait_until("status tells of the disk", || problems(&root, fault));
         let logged = fs::read_to_string(&log).unwrap_or_default();
@@ -209,7 +214,6 @@ fn one_round(fault: Fault, on: On) -> (Duration, Vec<String>) {
         if problems(&root, fault).is_none() {
             broken.push("status forgot the disk while it was broken".to_owned());
         }
-        over.store(true, Ordering::SeqCst);
         drop(taken);
         gave_back = Instant::now();
     });
@@ -250,6 +254,27 @@ fn one_round(fault: Fault, on: On) -> (Duration, Vec<String>) {
         broken.push(format!("it had said: {said}"));
     }
     (took, broken)
+}
+
+/// Tells what is known of a round that failed, before its disk is gone.
+struct Witness {
+    log: PathBuf,
+    work: PathBuf,
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        eprintln!("--- the daemon said\n{said}");
+        let shown = fs::read_to_string(self.work.join(".handoffd/daemon.json"));
+        eprintln!("--- daemon.json\n{}", shown.unwrap_or_default());
+        let left = Command::new("df").arg("-i").arg(&self.work).output();
+        let left = left.map(|left| left.stdout).unwrap_or_default();
+        eprintln!("--- its disk\n{}", String::from_utf8_lossy(&left));
+    }
 }
 
 fn start(root: &Root, log: &Path) -> Daemon {
@@ -299,24 +324,23 @@ fn judge(work: &Path, told: &[String]) -> Vec<String> {
 }
 
 /// What was taken of a disk; given back when it goes out of scope.
-struct Taken<'a> {
-    place: &'a Place,
+struct Taken<'scope> {
+    place: &'scope Place,
     fillers: PathBuf,
+    filling: Option<ScopedJoinHandle<'scope, ()>>,
+    over: Arc<AtomicBool>,
     read_only: Option<Mounted>,
 }
 
-impl<'a> Taken<'a> {
-    fn take<'scope>(
-        fault: Fault,
-        place: &'a Place,
-        scope: &'scope std::thread::Scope<'scope, '_>,
-        over: &'scope AtomicBool,
-    ) -> Self {
+impl<'scope> Taken<'scope> {
+    fn take(fault: Fault, place: &'scope Place, scope: &'scope Scope<'scope, '_>) -> Self {
         let fillers = place.at.join("fillers");
         fs::create_dir_all(&fillers).unwrap();
         let mut taken = Self {
             place,
             fillers: fillers.clone(),
+            filling: None,
+            over: Arc::default(),
             read_only: None,
         };
         match fault {
@@ -324,12 +348,13 @@ impl<'a> Taken<'a> {
                 let mut filler = Filler::new(fault, &fillers);
                 filler.fill();
                 // What is let go meanwhile is taken too.
-                scope.spawn(move || {
+                let over = Arc::clone(&taken.over);
+                taken.filling = Some(scope.spawn(move || {
                     while !over.load(Ordering::SeqCst) {
                         filler.fill();
                         std::thread::sleep(Duration::from_millis(5));
                     }
-                });
+                }));
             }
             Fault::ReadOnly => {
                 taken.read_only = Some(Mounted::read_only_over(&place.at.join("work")).unwrap());
@@ -351,7 +376,14 @@ impl Drop for Taken<'_> {
         if let Some(logged) = &self.place.logged {
             logged.disk().dead = false;
         }
-        let _ = fs::remove_dir_all(&self.fillers);
+        // Whoever still fills would take again what is given back here.
+        self.over.store(true, Ordering::SeqCst);
+        if let Some(filling) = self.filling.take() {
+            let _ = filling.join();
+        }
+        if let Err(error) = fs::remove_dir_all(&self.fillers) {
+            eprintln!("{} stays: {error}", self.fillers.display());
+        }
     }
 }
 
