@@ -3,10 +3,40 @@
 //! The table takes a fifth of a second and tens of megabytes to load, so it is loaded by the
 //! first text that needs it. A token is one byte at least: text with no more bytes than tokens
 //! are allowed needs no table.
+//!
+//! The table is the crate's own, packed: as text it would be a quarter of the program.
+
+use std::io::Read;
+use std::sync::OnceLock;
+
+use flate2::read::ZlibDecoder;
+use tiktoken_rs::{CoreBPE, O200K_BASE_PAT_STR};
+
+/// All tokens by rank: how many there are (four bytes, the lowest first), a byte for the length
+/// of each, then their bytes.
+static PACKED: &[u8] = include_bytes!("o200k.zlib");
+const UNREADABLE: &str = "the table of tokens is part of the program";
 
 /// How many tokens `text` has.
 pub fn count(text: &str) -> usize {
-    tiktoken_rs::o200k_base_singleton().count_ordinary(text)
+    static TABLE: OnceLock<CoreBPE> = OnceLock::new();
+    TABLE.get_or_init(load).count_ordinary(text)
+}
+
+fn load() -> CoreBPE {
+    let mut bytes = Vec::new();
+    ZlibDecoder::new(PACKED)
+        .read_to_end(&mut bytes)
+        .expect(UNREADABLE);
+    let (number, rest) = bytes.split_first_chunk::<4>().expect(UNREADABLE);
+    let (lengths, mut rest) = rest.split_at(u32::from_le_bytes(*number) as usize);
+    let mut next = |length: &u8| {
+        let (token, others) = rest.split_at(usize::from(*length));
+        rest = others;
+        token.to_vec()
+    };
+    let tokens = lengths.iter().map(&mut next).zip(0..).collect();
+    CoreBPE::new(tokens, std::iter::empty().collect(), O200K_BASE_PAT_STR).expect(UNREADABLE)
 }
 
 /// Whether `text` has at most `most` tokens.
@@ -34,5 +64,33 @@ mod tests {
         }
         assert_eq!(count("hello world"), 2);
         assert!(fits("hello world", 2) && !fits("hello world", 1));
+    }
+
+    /// After an update of the crate: `PACK_TOKENS=1 cargo test --lib the_packed_table`.
+    #[test]
+    fn the_packed_table_is_the_crates_own() {
+        let crates = tiktoken_rs::o200k_base_singleton();
+        let tokens: Vec<Vec<u8>> = (0..)
+            .map_while(|rank| crates.decode_bytes(&[rank]).ok())
+            .collect();
+        let mut bytes = u32::try_from(tokens.len()).unwrap().to_le_bytes().to_vec();
+        bytes.extend(
+            tokens
+                .iter()
+                .map(|token| u8::try_from(token.len()).unwrap()),
+        );
+        bytes.extend(tokens.concat());
+        if std::env::var_os("PACK_TOKENS").is_some() {
+            use std::io::Write;
+            let best = flate2::Compression::best();
+            let mut packer = flate2::write::ZlibEncoder::new(Vec::new(), best);
+            packer.write_all(&bytes).unwrap();
+            let at = concat!(env!("CARGO_MANIFEST_DIR"), "/src/policy/task/o200k.zlib");
+            std::fs::write(at, packer.finish().unwrap()).unwrap();
+        }
+        let mut packed = Vec::new();
+        ZlibDecoder::new(PACKED).read_to_end(&mut packed).unwrap();
+        assert!(tokens.len() > 190_000);
+        assert!(packed == bytes, "it is another");
     }
 }
