@@ -70,7 +70,9 @@ impl Engine {
         self.renamed.remove(name);
         self.unclosed.remove(name);
         self.unsettled.remove(name);
-        self.problem(&ignored_key(name), None);
+        if !self.problems.is_empty() {
+            self.problem(&ignored_key(name), None);
+        }
         if let Name::Submission { id, ext } = classify(name.as_bytes())
             && self.pending.get(id.as_str()) == Some(ext)
         {
@@ -296,7 +298,7 @@ impl Engine {
                 Self::limits_of(&config, &agent)
             });
         self.pending.insert(&id, submission.ext);
-        self.kept.offer(id, submission);
+        self.kept.offer(id, submission, self.pending.len());
     }
 
     /// Sends a submission elsewhere than into the queue.
