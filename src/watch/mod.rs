@@ -213,18 +213,24 @@ fn handler(
     }
 }
 
-/// How often events are counted, and how many then are a flood.
+/// How often events are counted, also while they gather, how many then are many, and how many
+/// times in a row that makes a flood.
 const COUNTED: Duration = Duration::from_millis(1);
+const COUNTED_IN_FLOOD: Duration = Duration::from_micros(200);
+const MANY: u32 = 2;
 const FLOOD: u32 = 4;
 /// How long events gather in the kernel during a flood before the next are taken.
-const GATHER: Duration = Duration::from_millis(2);
+const GATHER: Duration = Duration::from_millis(3);
 
-/// Pauses while events come in a flood: the kernel then gives many of them at once, instead of
-/// waking a thread for each. What comes alone is never held up.
+/// Pauses while events come in a flood, which may be the daemon's own doing (every file that it
+/// opens or takes away is told of): the kernel then gives many of them at once, instead of waking
+/// a thread for each. What comes alone is never held up.
 #[derive(Debug)]
 struct Rest {
     since: Instant,
     count: u32,
+    /// How many times in a row there were many.
+    row: u32,
 }
 
 impl Default for Rest {
@@ -232,6 +238,7 @@ impl Default for Rest {
         Self {
             since: Instant::now(),
             count: 0,
+            row: 0,
         }
     }
 }
@@ -240,10 +247,13 @@ impl Rest {
     fn take(&mut self) {
         self.count += 1;
         let counted = self.since.elapsed();
-        if counted < COUNTED {
+        let flood = self.row > FLOOD;
+        if counted < if flood { COUNTED_IN_FLOOD } else { COUNTED } {
             return;
         }
-        if self.count >= FLOOD && counted < COUNTED * 2 {
+        let many = self.count >= MANY && counted < COUNTED * 3;
+        self.row = if many { self.row.min(FLOOD) + 1 } else { 0 };
+        if self.row > FLOOD {
             std::thread::sleep(GATHER);
         }
         self.since = Instant::now();
