@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, NaiveDateTime, SecondsFormat, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An instant of the wall clock, in milliseconds since 1970, UTC.
@@ -35,22 +35,46 @@ impl Wall {
 
     /// The UTC day, as `YYYY-MM-DD`.
     pub fn day(self) -> String {
-        self.to_string().chars().take(10).collect()
+        self.text(|text| text.chars().take(10).collect())
+    }
+
+    /// Shows this instant as text. Every record and every line of the log holds a few of them,
+    /// and nearly all are of this era: those are put together here, without an allocation.
+    fn text<T>(self, show: impl FnOnce(&str) -> T) -> T {
+        let Some(at) = DateTime::<Utc>::from_timestamp_millis(self.0) else {
+            return show("9999-12-31T23:59:59.999Z");
+        };
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let mut put = |end: usize, width: usize, mut value: u32| {
+            for digit in text[end - width..end].iter_mut().rev() {
+                *digit = b'0' + u8::try_from(value % 10).unwrap_or(0);
+                value /= 10;
+            }
+            value == 0
+        };
+        let fits = u32::try_from(at.year()).is_ok_and(|year| put(4, 4, year))
+            && put(7, 2, at.month())
+            && put(10, 2, at.day())
+            && put(13, 2, at.hour())
+            && put(16, 2, at.minute())
+            && put(19, 2, at.second())
+            && put(23, 3, at.timestamp_subsec_millis());
+        match std::str::from_utf8(&text) {
+            Ok(text) if fits => show(text),
+            _ => show(&at.to_rfc3339_opts(SecondsFormat::Millis, true)),
+        }
     }
 }
 
 impl fmt::Display for Wall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match DateTime::<Utc>::from_timestamp_millis(self.0) {
-            Some(at) => f.write_str(&at.to_rfc3339_opts(SecondsFormat::Millis, true)),
-            None => f.write_str("9999-12-31T23:59:59.999Z"),
-        }
+        self.text(|text| f.write_str(text))
     }
 }
 
 impl Serialize for Wall {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.text(|text| serializer.serialize_str(text))
     }
 }
 
@@ -151,6 +175,20 @@ mod tests {
             assert_eq!(Wall::parse(text).unwrap().to_string(), shown, "{text}");
         }
         assert_eq!(Wall::parse("tomorrow"), None);
+    }
+
+    #[test]
+    fn an_instant_of_any_era_is_shown_as_chrono_shows_it() {
+        const DAY: i64 = 86_400_000;
+        let eras = (-5_000_000..5_000_000).step_by(9_973);
+        for at in eras.map(|day| Wall(day * DAY + day % DAY * 7)) {
+            let theirs = DateTime::<Utc>::from_timestamp_millis(at.0).unwrap();
+            let theirs = theirs.to_rfc3339_opts(SecondsFormat::Millis, true);
+            assert_eq!(at.to_string(), theirs);
+            assert_eq!(serde_json::to_value(at).unwrap(), theirs.as_str());
+        }
+        assert_eq!(Wall(-1).day(), "1969-12-31");
+        assert_eq!(Wall(i64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Taking fields out of the daemon's own block in a record, and putting them back.
 //!
 //! What is the daemon's own is read by serde. What somebody else wrote and the block only keeps
-//! (`submitted`, `previous`, `returns`, the requests of `spawns`) is moved as it is: serde would
-//! write its numbers in its own way, 1.10 as 1.1, 1e400 as 1e+400, and forty digits as a power of
-//! ten.
+//! (`submitted`, `previous`, `returns`, the requests of `spawns`) is moved as it is: read by serde,
+//! its numbers would be written in another way, 1.10 as 1.1, 1e400 as 1e+400, and forty digits as a
+//! power of ten.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap;
 use serde_json::{Map, Value};
 
 use super::record::RecordError;
@@ -46,41 +47,39 @@ pub(super) fn take_list(
     }
 }
 
-/// Puts an object in as it is, if there is anything in it.
-pub(super) fn put_map(map: &mut Map<String, Value>, key: &str, value: &Map<String, Value>) {
-    if !value.is_empty() {
-        map.insert(key.to_owned(), value.clone().into());
-    }
-}
-
-/// Puts a list in as it is, if there is anything in it.
-pub(super) fn put_list(map: &mut Map<String, Value>, key: &str, list: &[Value]) {
-    if !list.is_empty() {
-        map.insert(key.to_owned(), Value::Array(list.to_vec()));
-    }
-}
-
-pub(super) fn put<T: Serialize + PartialEq + Default>(
-    map: &mut Map<String, Value>,
+/// Writes a field, unless it says nothing.
+pub(super) fn put<M: SerializeMap, T: Serialize + PartialEq + Default>(
+    map: &mut M,
     key: &str,
     value: &T,
-) {
-    if *value != T::default() {
-        let value = serde_json::to_value(value).unwrap_or(Value::Null);
-        map.insert(key.to_owned(), value);
+) -> Result<(), M::Error> {
+    if *value == T::default() {
+        return Ok(());
     }
+    map.serialize_entry(key, value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::protocol::json;
+    use serde::Serializer;
 
     fn block(text: &str) -> Map<String, Value> {
         let Ok(Value::Object(map)) = json::parse_own(text) else {
             panic!("{text}")
         };
         map
+    }
+
+    fn written(object: &Map<String, Value>, list: &Vec<Value>) -> String {
+        let mut bytes = Vec::new();
+        let mut writer = serde_json::Serializer::new(&mut bytes);
+        let mut map = writer.serialize_map(None).unwrap();
+        put(&mut map, "m", object).unwrap();
+        put(&mut map, "l", list).unwrap();
+        map.end().unwrap();
+        String::from_utf8(bytes).unwrap()
     }
 
     #[test]
@@ -92,9 +91,7 @@ mod tests {
             take_list(&mut map, "l").unwrap(),
         );
         assert!(map.is_empty());
-        put_map(&mut map, "m", &object);
-        put_list(&mut map, "l", &list);
-        assert_eq!(Value::Object(map).to_string(), text);
+        assert_eq!(written(&object, &list), text);
     }
 
     #[test]
@@ -109,8 +106,6 @@ mod tests {
         ] {
             assert!(error.unwrap().to_string().contains(&format!("{key}: ")));
         }
-        put_map(&mut map, "m", &Map::new());
-        put_list(&mut map, "l", &[]);
-        assert!(map.is_empty());
+        assert_eq!(written(&Map::new(), &Vec::new()), "{}");
     }
 }

@@ -4,9 +4,11 @@
 //! show: a handoff is woken and cancelled by what those who wait for it say, never by what it
 //! says of itself.
 
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::block::{put, put_list, take, take_list, take_map};
+use super::block::{put, take, take_list, take_map};
 use super::id::HandoffId;
 use super::record::RecordError;
 
@@ -60,13 +62,15 @@ impl Spawn {
             refused: take(&mut map, "refused")?,
         })
     }
+}
 
-    fn to_value(&self) -> Value {
-        let mut map = Map::new();
-        put(&mut map, "id", &self.id);
-        map.insert("request".to_owned(), self.request.clone().into());
-        put(&mut map, "refused", &self.refused);
-        Value::Object(map)
+impl Serialize for Spawn {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        put(&mut map, "id", &self.id)?;
+        map.serialize_entry("request", &self.request)?;
+        put(&mut map, "refused", &self.refused)?;
+        map.end()
     }
 }
 
@@ -88,17 +92,16 @@ impl Links {
         })
     }
 
-    pub(super) fn put_into(&self, map: &mut Map<String, Value>) {
-        put(map, "chain", &self.chain);
-        put(map, "hop", &self.hop);
-        put(map, "asked", &self.asked);
-        put(map, "parent", &self.parent);
-        put(map, "children", &self.children);
-        put_list(map, "returns", &self.returns);
-        let spawns: Vec<Value> = self.spawns.iter().map(Spawn::to_value).collect();
-        put_list(map, "spawns", &spawns);
-        put(map, "trail", &self.trail);
-        put(map, "asks", &self.asks);
+    pub(super) fn put_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        put(map, "chain", &self.chain)?;
+        put(map, "hop", &self.hop)?;
+        put(map, "asked", &self.asked)?;
+        put(map, "parent", &self.parent)?;
+        put(map, "children", &self.children)?;
+        put(map, "returns", &self.returns)?;
+        put(map, "spawns", &self.spawns)?;
+        put(map, "trail", &self.trail)?;
+        put(map, "asks", &self.asks)
     }
 
     /// Names become parts of file names: what can't be an id is not believed.

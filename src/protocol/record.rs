@@ -6,12 +6,12 @@
 //! version does not know are kept.
 
 use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::clock::Wall;
 use crate::mutant;
-use crate::protocol::block::{put, put_list, put_map, take, take_list, take_map};
+use crate::protocol::block::{put, take, take_list, take_map};
 use crate::protocol::field::FieldError;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
@@ -205,35 +205,6 @@ impl Meta {
         })
     }
 
-    fn to_value(&self) -> Value {
-        let mut map = Map::new();
-        map.insert("format".to_owned(), FORMAT.into());
-        map.insert("revision".to_owned(), self.revision.into());
-        map.insert(
-            "attempts".to_owned(),
-            serde_json::to_value(&self.attempts).unwrap_or(Value::Null),
-        );
-        put(&mut map, "spent", &self.spent);
-        put(&mut map, "retries", &self.retries);
-        put(&mut map, "interruptions", &self.interruptions);
-        put(&mut map, "request_sha256", &self.request_sha256);
-        put_map(&mut map, "submitted", &self.submitted);
-        put(&mut map, "lifted", &self.lifted);
-        put_list(&mut map, "previous", &self.previous);
-        put(&mut map, "to", &self.to);
-        if !mutant::is("retry-time-not-stored") {
-            put(&mut map, "timer", &self.timer);
-        }
-        put(&mut map, "boot", &self.boot);
-        put(&mut map, "holds_agent", &self.holds_agent);
-        put(&mut map, "applied", &self.applied);
-        put(&mut map, "rejected", &self.rejected);
-        put(&mut map, "destination", &self.destination);
-        self.links.put_into(&mut map);
-        map.extend(self.extra.clone());
-        Value::Object(map)
-    }
-
     /// The number that the next attempt gets. Numbers are never used twice.
     pub fn next_attempt(&self) -> u32 {
         self.attempts
@@ -247,6 +218,36 @@ impl Meta {
     /// The attempts of the present budget.
     pub fn current_attempts(&self) -> &[Attempt] {
         &self.attempts[self.spent.min(self.attempts.len())..]
+    }
+}
+
+impl Serialize for Meta {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("format", &FORMAT)?;
+        map.serialize_entry("revision", &self.revision)?;
+        map.serialize_entry("attempts", &self.attempts)?;
+        put(&mut map, "spent", &self.spent)?;
+        put(&mut map, "retries", &self.retries)?;
+        put(&mut map, "interruptions", &self.interruptions)?;
+        put(&mut map, "request_sha256", &self.request_sha256)?;
+        put(&mut map, "submitted", &self.submitted)?;
+        put(&mut map, "lifted", &self.lifted)?;
+        put(&mut map, "previous", &self.previous)?;
+        put(&mut map, "to", &self.to)?;
+        if !mutant::is("retry-time-not-stored") {
+            put(&mut map, "timer", &self.timer)?;
+        }
+        put(&mut map, "boot", &self.boot)?;
+        put(&mut map, "holds_agent", &self.holds_agent)?;
+        put(&mut map, "applied", &self.applied)?;
+        put(&mut map, "rejected", &self.rejected)?;
+        put(&mut map, "destination", &self.destination)?;
+        self.links.put_into(&mut map)?;
+        for (name, value) in &self.extra {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
     }
 }
 
@@ -447,13 +448,13 @@ impl Record {
 struct Whole<'a>(&'a Record);
 
 impl Serialize for Whole<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Record { doc, meta, .. } = self.0;
         let mut map = serializer.serialize_map(None)?;
         for (name, value) in doc.iter().filter(|(name, _)| *name != "handoffd") {
             map.serialize_entry(name, value)?;
         }
-        map.serialize_entry("handoffd", &meta.to_value())?;
+        map.serialize_entry("handoffd", meta)?;
         map.end()
     }
 }

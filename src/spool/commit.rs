@@ -42,7 +42,7 @@ pub enum Finished {
 }
 
 /// Shown how many changes a round has, and the audit lines that it wrote.
-pub type OnRound = Box<dyn Fn(usize, &[Event]) + Send>;
+pub type OnRound = Box<dyn Fn(usize, &[&Event]) + Send>;
 
 /// The way in. Cheap to clone.
 #[derive(Clone)]
@@ -291,18 +291,18 @@ impl Worker {
         for (job, ready) in jobs.iter().zip(ready) {
             if *ready && job.step == Step::New {
                 let untold = job.events.iter().filter(|event| !self.told.knows(event));
-                events.extend(untold.cloned());
+                events.extend(untold);
             }
         }
         // An empty batch still syncs: the last one may have failed to.
         self.audit.append(&events)?;
+        if let Some(on_round) = &self.on_round {
+            on_round(jobs.len(), &events);
+        }
         for (job, ready) in jobs.iter_mut().zip(ready) {
             if *ready && job.step == Step::New {
                 job.step = Step::Told;
             }
-        }
-        if let Some(on_round) = &self.on_round {
-            on_round(jobs.len(), &events);
         }
         Ok(())
     }

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::io;
 
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -52,22 +54,57 @@ impl Event {
 
     /// The line's bytes, without newline.
     pub(super) fn encode(&self, seq: u64, prev: &str) -> io::Result<Vec<u8>> {
-        let mut line = Map::with_capacity(self.detail.len() + RESERVED.len());
-        line.insert("seq".to_owned(), seq.into());
-        line.insert("at".to_owned(), self.at.to_string().into());
-        line.insert("event".to_owned(), self.event.as_ref().into());
-        if let Some(id) = &self.handoff_id {
-            line.insert("handoff_id".to_owned(), id.as_str().into());
+        // Every transition writes one: nothing is copied that needs no other name.
+        let numbered = Numbered {
+            event: self,
+            seq,
+            prev,
+        };
+        let mut bytes = Vec::with_capacity(384);
+        if !self.detail.keys().any(|key| is_reserved(key)) {
+            serde_json::to_writer(&mut bytes, &numbered)?;
+            return Ok(bytes);
         }
+        let mut renamed = Self {
+            detail: Map::with_capacity(self.detail.len()),
+            ..self.clone()
+        };
         for (key, value) in &self.detail {
             let mut key = key.clone();
-            while RESERVED.contains(&key.as_str()) || line.contains_key(&key) {
+            while is_reserved(&key) || renamed.detail.contains_key(&key) {
                 key.push('_');
             }
-            line.insert(key, value.clone());
+            renamed.detail.insert(key, value.clone());
         }
-        line.insert("prev".to_owned(), prev.into());
-        Ok(serde_json::to_vec(&line)?)
+        renamed.encode(seq, prev)
+    }
+}
+
+fn is_reserved(key: &str) -> bool {
+    RESERVED.contains(&key)
+}
+
+/// An event as it stands in the log; none of its own names is a reserved one.
+struct Numbered<'a> {
+    event: &'a Event,
+    seq: u64,
+    prev: &'a str,
+}
+
+impl Serialize for Numbered<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut line = serializer.serialize_map(None)?;
+        line.serialize_entry("seq", &self.seq)?;
+        line.serialize_entry("at", &self.event.at)?;
+        line.serialize_entry("event", &self.event.event)?;
+        if let Some(id) = &self.event.handoff_id {
+            line.serialize_entry("handoff_id", id)?;
+        }
+        for (key, value) in &self.event.detail {
+            line.serialize_entry(key, value)?;
+        }
+        line.serialize_entry("prev", self.prev)?;
+        line.end()
     }
 }
 

@@ -14,6 +14,7 @@
 //!
 //! One process writes; the lock that makes it so is held elsewhere.
 
+use std::borrow::Borrow;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -131,11 +132,11 @@ impl AuditLog {
     ///
     /// Lines go to the file of their UTC day, but never back to an older one: after a jump of
     /// the clock the newest file goes on.
-    pub fn append(&mut self, events: &[Event]) -> io::Result<()> {
+    pub fn append<E: Borrow<Event>>(&mut self, events: &[E]) -> io::Result<()> {
         let Some(first) = events.first() else {
             return Ok(());
         };
-        self.settle(first.at)?;
+        self.settle(first.borrow().at)?;
         self.write(events)
     }
 
@@ -236,14 +237,14 @@ impl AuditLog {
         Ok(())
     }
 
-    fn write(&mut self, events: &[Event]) -> io::Result<()> {
+    fn write<E: Borrow<Event>>(&mut self, events: &[E]) -> io::Result<()> {
         let (mut seq, mut prev) = (self.seq, self.prev.clone());
         let mut parts: Vec<(String, Vec<u8>)> = Vec::new();
         let mut day = self
             .current
             .as_ref()
             .map_or_else(|| "0000-00-00".to_owned(), |current| current.day.clone());
-        for event in events {
+        for event in events.iter().map(Borrow::borrow) {
             let its = event.at.day();
             if its > day && files::is_day(&its) {
                 day = its;
