@@ -33,6 +33,8 @@ pub struct Measured {
     rss: f64,
     peak: f64,
     pub rate: f64,
+    /// A critical one, from its drop to its end, with all the others before it.
+    critical: f64,
 }
 
 pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
@@ -75,6 +77,9 @@ pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
         let first = format!("first dispatch after a start {waiting}");
         let first = Figure::new(key("first"), first, measured.first, "s");
         section.add(first.aim(Aim::ValueAtMost(1.0)));
+        let critical = format!("a critical one, dropped {waiting}, until it has ended");
+        let critical = Figure::new(key("critical"), critical, measured.critical, "s");
+        section.add(critical.aim(Aim::ValueAtMost(1.0)));
         let read = format!("until all are read, after a start {waiting}");
         let read = Figure::new(key("read"), read, measured.read, "s");
         section.add(if *size == 1_000_000 {
@@ -155,12 +160,29 @@ pub fn measure(waiting: usize) -> io::Result<Measured> {
     });
     let rate = per_second(done, begin.elapsed().as_secs_f64());
     Ok(Measured {
+        critical: overtake(&rig)?,
         first,
         read,
         rss,
         peak,
         rate,
     })
+}
+
+/// Seconds that a critical one needs to pass all that waits.
+fn overtake(rig: &Rig) -> io::Result<f64> {
+    let id = "critical";
+    let critical = request(id, AGENT).replace("\"normal\"", "\"critical\"");
+    fs::write(rig.root.join("staging").join(id), critical)?;
+    let begin = Instant::now();
+    rig.drop_staged(id)?;
+    let ended = rig.folder("completed").join("critical.json");
+    let mut took = 0.0;
+    wait_until(Duration::from_secs(300), "the critical one", || {
+        took = begin.elapsed().as_secs_f64();
+        ended.exists()
+    });
+    Ok(took)
 }
 
 /// What was written must not be written out while something is measured.

@@ -1,16 +1,19 @@
 //! What an idle daemon and its keeper cost, and how large they are.
 
+use std::fs;
 use std::io;
 use std::time::Duration;
 
 use crate::options::Options;
-use crate::results::{Aim, Figure, Section};
+use crate::results::{Aim, Figure, Section, grouped, number};
 use crate::rig::{INTERRUPTED, Rig, Setup, cpu_ns, sleeps};
+use crate::sample::ids;
 use crate::throughput::round;
 
 pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
     let seconds = options.idle_seconds;
     let mut rig = Rig::new("idle", &["/bin/true"], Setup::default())?;
+    hold_once(&rig, options.up_to)?;
     rig.start()?;
     rig.wait_ready();
     // One that has worked has all its threads and pools.
@@ -43,6 +46,10 @@ pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
         let figure = Figure::new(format!("idle.{key}.woken"), what, woken, "times");
         section.add(figure);
     }
+    section.note(format!(
+        "The folders of that root once held {} files each, and are as large as then.",
+        grouped(number(options.up_to))
+    ));
     let memory = rig.memory("VmRSS");
     section.add(Figure::new(
         "idle.memory",
@@ -50,5 +57,22 @@ pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
         memory,
         "MB",
     ));
+    Ok(())
+}
+
+/// On ext4 a folder stays as large as it once was.
+fn hold_once(rig: &Rig, files: usize) -> io::Result<()> {
+    eprintln!("  … {} files come and go", grouped(number(files)));
+    for state in ["pending", "completed"] {
+        let folder = rig.folder(state);
+        fs::create_dir_all(&folder)?;
+        let names = ids("once", files);
+        for id in &names {
+            fs::write(folder.join(id), "")?;
+        }
+        for id in &names {
+            fs::remove_file(folder.join(id))?;
+        }
+    }
     Ok(())
 }
