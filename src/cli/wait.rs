@@ -36,21 +36,23 @@ pub struct Options {
 pub fn wait(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
     for id in &options.ids {
-        if layout.archived(id).is_none()
-            && layout.states_of(id).is_empty()
-            && layout.submission(id).is_none()
-        {
-            // It may be between two folders: a second look tells.
-            std::thread::yield_now();
-            if layout.states_of(id).is_empty() && layout.submission(id).is_none() {
-                return Err(Failed::thing(
-                    "UNKNOWN_ID",
-                    anyhow::anyhow!("no handoff is called {id} in {}", layout.root().display()),
-                ));
-            }
+        // It may have been on its way back: a second look tells.
+        if !is_known(&layout, id) && !is_known(&layout, id) {
+            return Err(Failed::thing(
+                "UNKNOWN_ID",
+                anyhow::anyhow!("no handoff is called {id} in {}", layout.root().display()),
+            ));
         }
     }
     until_ended(&layout, &options.ids, options.timeout)
+}
+
+/// Looks at every place where it may stand, in the order in which it passes them.
+fn is_known(layout: &Layout, id: &str) -> bool {
+    layout.submission(id).is_some()
+        || layout.is_being_refused(id)
+        || !layout.states_of(id).is_empty()
+        || layout.archived(id).is_some()
 }
 
 /// Waits for all of them and prints their records.

@@ -219,6 +219,11 @@ impl Layout {
             .find(|path| fs::symlink_metadata(path).is_ok())
     }
 
+    /// Whether its bytes are on their way from `pending/` to `failed/`.
+    pub fn is_being_refused(&self, id: &str) -> bool {
+        fs::symlink_metadata(self.rejecting().join(format!("{id}.rejected"))).is_ok()
+    }
+
     /// A path as records show it: relative to the root.
     pub fn relative(&self, path: &Path) -> String {
         path.strip_prefix(&self.root)

@@ -253,6 +253,17 @@ fn a_broken_configuration_is_named_by_file_line_and_key() {
 }
 
 #[test]
+fn one_that_is_just_being_refused_is_waited_for() {
+    let root = Root::new();
+    let rejecting = root.path(".handoffd/rejecting");
+    std::fs::create_dir_all(&rejecting).unwrap();
+    let waited = || root.cli(&["wait", "x", "--timeout", "1ms"]).status.code();
+    assert_eq!(waited(), Some(1), "nobody knows it");
+    std::fs::write(rejecting.join("x.rejected"), "{").unwrap();
+    assert_eq!(waited(), Some(124));
+}
+
+#[test]
 fn submit_and_wait_tell_by_their_exit_codes() {
     let root = Root::new();
     let _daemon = Daemon::start(&root);

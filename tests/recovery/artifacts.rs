@@ -1,6 +1,10 @@
 //! Artifacts and verify commands that a crash caught on their way.
 
-use super::*;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::root::{Root, SPECIALIST, decided, running};
 
 const REGISTRY: &str = "artifacts/registry.jsonl";
 

@@ -1,8 +1,11 @@
 //! Rows 32 to 36: what a decided record sets in motion, whoever waits, and answers.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
 use serde_json::{Value, json};
 
-use super::{MetadataExt, Root, decided, fs, parked};
+use crate::root::{Root, decided, parked};
 
 /// A follow-up as a decided record carries it.
 fn spawn(id: &str) -> Value {

@@ -1,6 +1,11 @@
 //! Handoffs that a resident process had when the daemon died.
 
-use super::*;
+use std::fs;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::root::{Root, boot_id, request, running};
 
 /// Says which handoff it got and which attempt, and answers.
 const STAYS: &str = r#"while IFS= read -r line; do

@@ -24,6 +24,11 @@ pub fn unavailable() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("mounting needs root".to_owned());
     }
+    for tool in ["mkfs.ext4", "debugfs"] {
+        if let Err(error) = Command::new(tool).arg("-V").output() {
+            return Some(format!("{tool}: {error}"));
+        }
+    }
     for node in ["/dev/fuse", "/dev/loop-control"] {
         if let Err(error) = File::options().read(true).write(true).open(node) {
             return Some(format!("{node}: {error}"));

@@ -1,0 +1,74 @@
+//! The keeper with real processes, in both of its ways to hold a tree together: cgroups (where
+//! this machine lets us make some) and minders.
+//!
+//! Each module is one topic; what it tries in both ways is listed here.
+
+mod bench;
+mod daemons;
+mod ending;
+mod one_way;
+mod starting;
+mod takeover;
+
+use std::io::{Read, Write};
+
+use bench::Bench;
+
+macro_rules! in_both_ways {
+    ($($topic:ident: $($name:ident)*;)*) => {
+        mod cgroup {
+            $($(#[test] fn $name() { super::$topic::$name(&super::Bench::new(false)); })*)*
+        }
+        mod minder {
+            $($(#[test] fn $name() { super::$topic::$name(&super::Bench::new(true)); })*)*
+        }
+    };
+}
+
+in_both_ways! {
+    starting:
+        exit_codes_and_signals_are_told
+        what_cannot_be_started_says_why
+        many_at_once
+        an_attempt_starts_with_nothing_of_the_keepers
+        odd_bytes_arrive_as_they_are
+        processor_time_is_told;
+    ending:
+        one_that_ignores_sigterm_is_killed_after_its_grace
+        a_second_end_shortens_the_grace_and_keeps_the_reason
+        an_end_right_after_the_start_is_not_lost
+        what_left_its_session_ends_too
+        one_that_keeps_forking_away_ends
+        leftovers_end_when_the_main_process_does
+        a_deadline_holds_with_no_daemon;
+    daemons:
+        a_new_daemon_learns_of_a_hundred_attempts
+        a_newer_daemon_replaces_an_older
+        what_is_forgotten_is_gone_and_the_keeper_leaves
+        many_that_connect_at_once_meet_one_keeper
+        another_version_is_refused
+        an_attempt_can_not_give_orders;
+    takeover:
+        a_killed_keeper_is_followed_by_one_that_takes_over
+        an_end_whose_last_line_was_not_written_is_known
+        an_exit_with_no_keeper_is_known_as_far_as_can_be
+        a_deadline_survives_the_keeper
+        a_stray_is_ended_before_anything_else
+        it_does_not_mind_sigterm
+        a_torn_journal_is_no_obstacle;
+}
+
+/// What an attempt says that comes to its keeper: the length of the answer it got.
+/// It stands here because `daemons.rs` calls it by its name alone.
+#[test]
+fn a_visitor() {
+    let Some(path) = std::env::var_os("VISIT") else {
+        return;
+    };
+    let mut socket = std::os::unix::net::UnixStream::connect(path).unwrap();
+    let hello = br#"{"hello":{"version":1}}"#;
+    let length = u32::try_from(hello.len()).unwrap();
+    let mut answer = [0; 8];
+    let _ = socket.write_all(&[&length.to_be_bytes()[..], hello].concat());
+    eprintln!("answered {}", socket.read(&mut answer).unwrap_or(0));
+}
