@@ -256,7 +256,10 @@ fn a_broken_configuration_is_named_by_file_line_and_key() {
 fn one_that_is_just_being_refused_is_waited_for() {
     let root = Root::new();
     let rejecting = root.path(".handoffd/rejecting");
-    std::fs::create_dir_all(&rejecting).unwrap();
+    let ended = ["completed", "failed"].map(|state| root.path("handoffs").join(state));
+    for folder in ended.iter().chain([&rejecting]) {
+        std::fs::create_dir_all(folder).unwrap();
+    }
     let waited = || root.cli(&["wait", "x", "--timeout", "1ms"]).status.code();
     assert_eq!(waited(), Some(1), "nobody knows it");
     std::fs::write(rejecting.join("x.rejected"), "{").unwrap();
