@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::durable;
+use crate::engine::again::retry;
 use crate::engine::attempt::shown;
 use crate::engine::chains::{answer_record, cancel_below};
 use crate::engine::divert::{Destination, divert};
@@ -25,7 +26,6 @@ use crate::protocol::control::{Action, Command};
 use crate::protocol::document::{self, Syntax};
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
-use crate::protocol::record::Record;
 use crate::spool::change::Change;
 use crate::spool::look::{Identity, Looked, Writer, look};
 use crate::store::audit;
@@ -418,53 +418,4 @@ fn on_pending(
             world.tell(Event::Unmoved { id: id.to_owned() });
         }
     }
-}
-
-fn retry(
-    world: &World,
-    name: &OsStr,
-    identity: Identity,
-    command: &Command,
-    state: State,
-    mut record: Record,
-    key: String,
-) {
-    let id = command.handoff_id.as_str();
-    let on = record
-        .doc
-        .get("waiting")
-        .and_then(|waiting| waiting.get("on")?.as_str());
-    if state == State::Waiting && !matches!(on, Some("retry" | "time")) {
-        let on = on.unwrap_or("something else").to_owned();
-        refuse(
-            world,
-            name,
-            identity,
-            &format!("can't retry {id}: it waits for a {on}"),
-        );
-        return world.tell(Event::Unmoved { id: id.to_owned() });
-    }
-    note(world, command);
-    if state == State::Failed {
-        record.new_budget();
-    }
-    let who = command
-        .by
-        .as_deref()
-        .map(|by| format!(" by {by}"))
-        .unwrap_or_default();
-    let reason = format!("retry asked for{who}; it runs when a place is free");
-    next::wait(
-        &mut record,
-        "retry",
-        Some(0),
-        &reason,
-        world.now(),
-        world.boot,
-    );
-    remember(&mut record, key);
-    let done = Dismissal::new(world, name, identity);
-    write(world, id, &record, state, "retry_asked", || {
-        done.carried_out();
-    });
 }

@@ -198,5 +198,7 @@ pub struct Sampled {
 pub struct Concluded {
     pub key: Key,
     pub to: State,
+    /// What was wrong with the attempt, in a line.
+    pub trouble: Option<String>,
     pub parked: Option<Parked>,
 }

@@ -246,7 +246,12 @@ impl Engine {
     }
 
     pub(super) fn on_concluded(&mut self, concluded: Concluded) {
-        let Concluded { key, to, parked } = concluded;
+        let Concluded {
+            key,
+            to,
+            trouble,
+            parked,
+        } = concluded;
         let id = key.id;
         self.schedule.release(&id);
         self.busy.remove(&id);
@@ -254,7 +259,10 @@ impl Engine {
         self.unsaid += 1;
         self.restoring.remove(&id);
         self.forget_delay(&id);
-        tracing::info!(handoff_id = id, attempt = key.attempt, "{to}");
+        match trouble {
+            None => tracing::info!(handoff_id = id, attempt = key.attempt, "{to}"),
+            Some(why) => tracing::warn!(handoff_id = id, attempt = key.attempt, "{to}: {why}"),
+        }
         self.make_known(&id, to, parked.as_ref());
         for dismissal in self.dismissals.remove(&id).unwrap_or_default() {
             self.actors.run(move |_| dismissal.carried_out());

@@ -305,7 +305,10 @@ impl Engine {
         let path = self.config_path.clone();
         self.actors.run(move |world| {
             let own = world.layout.root().join("handoffd.toml");
-            let loaded = Config::load(path.as_deref().unwrap_or(&own), path.is_some());
+            // No file means that nothing is configured. Where something is, one that is gone is
+            // more likely being edited: without it every request would fail for good.
+            let required = path.is_some() || *world.config() != Config::default();
+            let loaded = Config::load(path.as_deref().unwrap_or(&own), required);
             let loaded = loaded
                 .map(Box::new)
                 .map_err(|error| format!("{:#}", anyhow::Error::from(error)))

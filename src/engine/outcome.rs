@@ -254,6 +254,11 @@ fn ended(
     running: &Running,
     max_output: u64,
 ) -> Ended {
+    // What is printed is counted from time to time only: it may have been too much at the end.
+    let why = match why {
+        None | Some(EndedFor::Linger) if collected.flooded => Some(EndedFor::Flood),
+        why => why,
+    };
     Ended {
         exit,
         why,
@@ -364,6 +369,7 @@ fn write_outcome(
     let to = record.meta.to.unwrap_or(State::InProgress);
     let line = transition(record, &key.id, event, State::InProgress, to, now.wall);
     let parked = Parked::of(record, now, world.boot);
+    let trouble = trouble_of(record);
     let (events, slots) = (world.events.clone(), world.slots.clone());
     let (paths, keeper) = (world.paths(&key.id, key.attempt), world.keeper());
     let reserved = world.reservations();
@@ -388,9 +394,23 @@ fn write_outcome(
             if slot != NO_SLOT {
                 let _ = keeper.forget(&key);
             }
-            let _ = events.send(Event::Concluded(Concluded { key, to, parked }));
+            let _ = events.send(Event::Concluded(Concluded {
+                key,
+                to,
+                trouble,
+                parked,
+            }));
         },
     );
+}
+
+/// What was wrong with the last attempt, in a line for the daemon's own log.
+fn trouble_of(record: &Record) -> Option<String> {
+    const MOST_CHARS: usize = 200;
+    let error = record.meta.attempts.last()?.error.as_ref()?;
+    let first = error.message.lines().next().unwrap_or_default();
+    let first: String = first.chars().take(MOST_CHARS).collect();
+    Some(format!("{}: {first}", error.code))
 }
 
 fn not_started(errno: i32, what: &str, agent: &AgentName) -> Failure {

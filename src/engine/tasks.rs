@@ -19,7 +19,7 @@ use crate::policy::task::{
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::lifecycle::State;
-use crate::protocol::record::{AttemptOutcome, Record};
+use crate::protocol::record::{Attempt, AttemptOutcome, Record};
 use crate::protocol::task::{Phase, TaskId, TaskState};
 use crate::protocol::view::View;
 use crate::runner::gate;
@@ -130,12 +130,28 @@ fn brought(record: &Record, id: &str, now: Wall) -> Option<Brought> {
         .filter(|phase| !phase.is_null())
         .cloned();
     Some(Brought {
-        key: format!("{id}#{}", attempt.map_or(0, |attempt| attempt.number)),
+        key: key_of(id, attempt, record),
         task,
         delta,
         title,
         phase: worked.or(own).as_ref().and_then(Phase::asked),
     })
+}
+
+/// Names an outcome for good. An id whose record was deleted is free again, and counts its attempts
+/// anew, so when it began is part of it; a report, which has no attempt, knows when it ended.
+fn key_of(id: &str, attempt: Option<&Attempt>, record: &Record) -> String {
+    let number = attempt.map_or(0, |attempt| attempt.number);
+    let at = match attempt {
+        Some(attempt) => attempt.started_at.to_string(),
+        None => record
+            .doc
+            .get("completed_at")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    format!("{id}#{number} {at}")
 }
 
 /// The artifacts that the daemon took delivery of, in the state's words.

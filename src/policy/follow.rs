@@ -87,6 +87,7 @@ pub fn after_success(
         }
         Position::Outside => {
             let Some(agent) = named else {
+                followed.warnings.extend(mistaken(&view, config));
                 return followed;
             };
             Asked {
@@ -105,6 +106,19 @@ pub fn after_success(
     };
     followed.spawn = Some(spawn(record, id, asked, 0, config, now));
     followed
+}
+
+/// A workflow that is not configured is carried, not acted on. Where others are, that may be a
+/// mistake.
+fn mistaken(view: &View<'_>, config: &Config) -> Option<String> {
+    let name = view.get("workflow_state")?.get("name")?.as_str()?;
+    let known: Vec<&str> = config.workflows.keys().map(AsRef::as_ref).collect();
+    (!known.is_empty() && !known.contains(&name)).then(|| {
+        format!(
+            "workflow_state names {name:?}, which is not configured ({} is): no step follows",
+            known.join(", ")
+        )
+    })
 }
 
 fn position<'c>(record: &Record, view: &View<'_>, config: &'c Config) -> Position<'c> {

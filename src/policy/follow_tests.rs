@@ -89,6 +89,20 @@ fn a_workflow_decides_and_a_difference_is_a_warning() {
 }
 
 #[test]
+fn a_workflow_that_is_not_configured_is_carried_with_a_warning() {
+    let request = json!({ "workflow_state": { "name": "typo", "current_step": 1 } });
+    let of = |config: &Config| after_success(&record(&request), "x", &Map::new(), config, Wall(0));
+    let followed = of(&config());
+    assert_eq!(followed.spawn, None);
+    assert!(followed.warnings[0].contains("typo"), "{followed:?}");
+    assert_eq!(
+        of(&Config::default()).warnings,
+        Vec::<String>::new(),
+        "where there are none, nothing is mistaken"
+    );
+}
+
+#[test]
 fn without_a_workflow_the_result_names_who_comes_next() {
     let request = json!({"target": {"agent_id": "@a"}, "workflow_state": {"name": "unknown"}});
     let next = |result: Value| {

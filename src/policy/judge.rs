@@ -350,7 +350,7 @@ fn flooded(ended: &Ended) -> Failure {
     let limit = &ended.limits.max_output;
     failure(
         ErrorCode::ProcessingError,
-        format!("the attempt was ended because it printed more than {limit}"),
+        format!("the attempt printed more than {limit}"),
         vec![
             "Write large output to a file below artifacts/ instead of printing it".to_owned(),
             "Raise daemon.max_output_size".to_owned(),

@@ -29,6 +29,8 @@ pub struct Collected {
     pub printed: bool,
     /// The file it printed to is gone: what it said can't be known.
     pub stdout_lost: bool,
+    /// It printed more than it may, and was gone before anybody saw that.
+    pub flooded: bool,
 }
 
 /// Reads what the attempt in this slot left. Nothing is moved or deleted.
@@ -53,6 +55,7 @@ pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64
         },
         has_log: log_size > 0,
         printed: stderr_size > 0 || !matches!(stdout_size, Ok(0)),
+        flooded: stdout_size.as_ref().is_ok_and(|size| *size > max_output),
         stdout_lost: stdout_size.is_err(),
     }
 }
@@ -78,6 +81,7 @@ pub fn of_resident(
         has_log,
         printed: false,
         stdout_lost: false,
+        flooded: false,
     }
 }
 
@@ -250,6 +254,18 @@ mod tests {
             );
         }
         assert_eq!(fs::read(&paths.kept_stdout).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn a_flood_shows_also_after_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let slots = Slots::new(dir.path());
+        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
+        let mut slot = slots.acquire().unwrap();
+        slot.stdout.write_all(&[b'x'; 1000]).unwrap();
+        assert!(!collect(&slots, slot.number, &paths, 1000).flooded);
+        slot.stdout.write_all(b"x").unwrap();
+        assert!(collect(&slots, slot.number, &paths, 1000).flooded);
     }
 
     #[test]

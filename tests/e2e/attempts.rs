@@ -248,6 +248,10 @@ fn a_flood_is_stopped() {
         let message = text(&record["error"]["message"]);
         assert!(message.contains("65536"), "{message}");
     }
+    // One that is over before anybody looks is no better.
+    let quick = "head -c 70000 /dev/zero | tr '\\\\0' x";
+    root.drop_request("quick", &orders(quick));
+    assert_eq!(root.failed("quick").1, "PROCESSING_ERROR");
     // As much as is allowed is kept whole.
     root.drop_request("full", &orders("head -c 60000 /dev/zero | tr '\\\\0' x"));
     assert_eq!(

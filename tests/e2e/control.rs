@@ -121,6 +121,36 @@ fn retry_gives_a_failed_one_a_new_budget_and_a_waiting_one_its_turn() {
 }
 
 #[test]
+fn a_retry_does_not_pass_over_what_is_still_lacking() {
+    let root = Root::with("defaults.retry.max_retries = 0\ndefaults.dependency_wait = '200ms'");
+    let _daemon = Daemon::start(&root);
+    root.drop_request("first", &orders("[ $HANDOFF_ATTEMPT = 2 ]"));
+    let after = json!({ "depends_on": ["first"] });
+    root.drop_request("second", &with(orders("mark ran"), after));
+    assert_eq!(root.failed("second").1, "DEPENDENCY_MISSING");
+    retry(&root, "early.json", "second");
+    let reason = refused(&root, "early.json");
+    assert!(
+        reason.contains("second") && reason.contains("first"),
+        "{reason}"
+    );
+    assert!(!root.path("marks/second.ran").exists());
+    retry(&root, "first.json", "first");
+    root.record_that("completed", "first", |_| true);
+    retry(&root, "again.json", "second");
+    root.record_that("completed", "second", |_| true);
+
+    let needs = json!({ "requires_artifacts": ["artifacts/needed.txt"] });
+    root.drop_request("third", &with(orders("mark ran"), needs));
+    assert_eq!(root.failed("third").1, "DEPENDENCY_MISSING");
+    retry(&root, "third.json", "third");
+    root.record_that("failed", "third", |record| {
+        record["handoffd"]["previous"].as_array().map(Vec::len) == Some(1)
+    });
+    assert!(!root.path("marks/third.ran").exists());
+}
+
+#[test]
 fn what_can_t_be_carried_out_is_set_aside_with_the_reason() {
     let root = Root::new();
     let _daemon = Daemon::start(&root);

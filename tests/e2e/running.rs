@@ -138,6 +138,14 @@ fn sighup_takes_a_good_configuration_and_refuses_a_broken_one() {
     root.configure(more);
     daemon.signal(Signal::HUP);
     wait_until("it is mended", || (root.problems() == "[]").then_some(()));
+    // A file that is being put in place is not there for a moment.
+    fs::remove_file(root.path("handoffd.toml")).unwrap();
+    daemon.signal(Signal::HUP);
+    wait_until("it is missed", || {
+        root.problems().contains("handoffd.toml").then_some(())
+    });
+    root.drop_request("without", &json!({ "target": { "agent_id": "new" } }));
+    root.completed("without");
 }
 
 #[test]

@@ -20,6 +20,20 @@ const DECIDES: &str = "echo '{\"status\": \"complete\", \"decisions\": [{\"decis
     \"rationale\": \"no sessions\"}]}'";
 
 #[test]
+fn an_id_that_is_used_again_brings_something_new() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    for version in 1..=2 {
+        root.drop_request("same", &for_task(DECIDES, "T-1"));
+        root.completed("same");
+        let state = state_of(&root, "T-1").unwrap();
+        assert_eq!(state["version"], version);
+        assert_eq!(state["applied"].as_array().unwrap().len(), version);
+        fs::remove_file(root.state("completed", "same")).unwrap();
+    }
+}
+
+#[test]
 fn an_outcome_makes_the_state_and_the_next_one_adds_to_it() {
     let root = Root::new();
     let _daemon = Daemon::start(&root);
@@ -30,7 +44,7 @@ fn an_outcome_makes_the_state_and_the_next_one_adds_to_it() {
     assert_eq!(state["task_title"], "Login");
     assert_eq!(state["decisions_made"][0]["decision"], "JWT");
     assert_eq!(state["decisions_made"][0]["agent"], "@fake");
-    assert_eq!(state["applied"], json!(["one#1"]));
+    assert!(text(&state["applied"][0]).starts_with("one#1 "));
 
     let sh = "printf '%s' \"$HANDOFF_SUMMARY\" >marks/summary; test -f \"$HANDOFF_STATE_FILE\"";
     root.drop_request("two", &for_task(sh, "T-1"));
@@ -144,5 +158,5 @@ fn a_crash_between_outcome_and_state_loses_nothing_and_repeats_nothing() {
     let state = wait_until("the state", || state_of(&root, "T-1"));
     assert_eq!(state["version"], 1);
     assert_eq!(state["decisions_made"].as_array().unwrap().len(), 1);
-    assert_eq!(state["applied"], json!(["x#1"]));
+    assert_eq!(state["applied"].as_array().unwrap().len(), 1);
 }
