@@ -143,7 +143,7 @@ pub struct Meta {
     pub holds_agent: bool,
     /// Control files that were carried out on this record, newest last.
     pub applied: Vec<String>,
-    /// Device, inode and size of rejected bytes, to know them again after a crash.
+    /// Inode and size of rejected bytes, to know them again after a crash.
     pub rejected: Option<String>,
     /// Where the artifact goes, resolved at the first claim.
     pub destination: Option<String>,

@@ -1,9 +1,9 @@
 //! Files that are no requests: moved to `failed/` byte for byte, with a notice that says why.
 //!
 //! Notice and bytes go through `.handoffd/rejecting/`, in that order, so that a restart finds
-//! what was under way, and why, without reading all of `failed/`. The notice carries the
-//! device, inode and size of the bytes, so that a restart knows its own notice from another
-//! file of that name.
+//! what was under way, and why, without reading all of `failed/`. The notice carries the inode and
+//! size of the bytes, so that a restart knows its own notice from another file of that name. The
+//! device is no part of it: it may have another number once it is mounted again.
 
 use std::fs::{self, File};
 use std::io;
@@ -31,7 +31,15 @@ pub struct Rejection {
 }
 
 fn mark(identity: Identity) -> String {
-    format!("{}:{}:{}", identity.device, identity.inode, identity.size)
+    format!("{}:{}", identity.inode, identity.size)
+}
+
+/// Whether a notice has this mark; one that was written before the device was left out has it, too.
+fn has_mark(notice: &Record, identity: Identity) -> bool {
+    let mark = mark(identity);
+    let has = notice.meta.rejected.as_deref();
+    has.and_then(|has| has.strip_suffix(&mark))
+        .is_some_and(|before| before.is_empty() || before.ends_with(':'))
 }
 
 /// The notice at `path`, if there is one and it is about these very bytes.
@@ -41,7 +49,7 @@ fn read_notice(path: &Path, identity: Identity) -> io::Result<Option<Record>> {
         read => read?,
     };
     let notice = Record::read(&bytes).ok();
-    Ok(notice.filter(|notice| notice.meta.rejected == Some(mark(identity))))
+    Ok(notice.filter(|notice| has_mark(notice, identity)))
 }
 
 impl Rejection {
@@ -231,6 +239,23 @@ mod tests {
             };
             assert_eq!(first_free("x", is_free), format!("x~{}", taken + 1));
         }
+    }
+
+    #[test]
+    fn a_notice_is_known_again_after_another_mount() {
+        let identity = Identity {
+            device: 7,
+            inode: 42,
+            size: 9,
+            modified_ns: 0,
+        };
+        let of = |rejected: &str| {
+            let mut notice = Record::admit(serde_json::Map::new(), "x", None);
+            notice.meta.rejected = Some(rejected.to_owned());
+            has_mark(&notice, identity)
+        };
+        assert!(of(&mark(identity)) && of("7:42:9") && of("8:42:9"));
+        assert!(!of("142:9") && !of("42:8") && !of("") && !of("7:1:42:99"));
     }
 
     #[test]
