@@ -28,12 +28,11 @@ pub fn retry(
     key: String,
 ) {
     let id = command.handoff_id.as_str();
-    let due = match state {
-        State::Waiting => is_a_retry(&record).map(|()| None),
-        _ => {
-            record.new_budget();
-            still_lacks(world, &record, id)
-        }
+    let due = if state == State::Waiting {
+        is_a_retry(&record).map(|()| None)
+    } else {
+        record.new_budget();
+        still_lacks(world, &record, id)
     };
     let elsewhere = match due {
         Ok(elsewhere) => elsewhere,

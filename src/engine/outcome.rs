@@ -25,7 +25,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::protocol::result::Output;
-use crate::runner::collect::{self, Collected};
+use crate::runner::collect::{self, Collected, Heard};
 use crate::runner::resident::wires::Answer;
 
 /// How an attempt ended, as the keeper tells it.
@@ -237,7 +237,7 @@ fn verdict(work: &End, collected: Collected, running: &Running, max_output: u64)
         End::Exited {
             exit: Exit::Code(0) | Exit::Lives,
             why: None,
-        } if collected.stdout_lost && collected.result_file == Output::Nothing => {
+        } if collected.heard == Heard::Lost && collected.result_file == Output::Nothing => {
             Verdict::Interrupted {
                 counted: true,
                 reason: "the file it printed to was deleted while it ran".to_owned(),
@@ -256,7 +256,7 @@ fn ended(
 ) -> Ended {
     // What is printed is counted from time to time only: it may have been too much at the end.
     let why = match why {
-        None | Some(EndedFor::Linger) if collected.flooded => Some(EndedFor::Flood),
+        None | Some(EndedFor::Linger) if collected.heard == Heard::TooMuch => Some(EndedFor::Flood),
         why => why,
     };
     Ended {

@@ -27,10 +27,17 @@ pub struct Collected {
     pub has_log: bool,
     /// The slot's files are not empty.
     pub printed: bool,
+    pub heard: Heard,
+}
+
+/// How much is known of what was printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    All,
     /// The file it printed to is gone: what it said can't be known.
-    pub stdout_lost: bool,
-    /// It printed more than it may, and was gone before anybody saw that.
-    pub flooded: bool,
+    Lost,
+    /// It printed more than it may, and may have been gone before anybody saw that.
+    TooMuch,
 }
 
 /// Reads what the attempt in this slot left. Nothing is moved or deleted.
@@ -55,8 +62,11 @@ pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64
         },
         has_log: log_size > 0,
         printed: stderr_size > 0 || !matches!(stdout_size, Ok(0)),
-        flooded: stdout_size.as_ref().is_ok_and(|size| *size > max_output),
-        stdout_lost: stdout_size.is_err(),
+        heard: match stdout_size {
+            Err(_) => Heard::Lost,
+            Ok(size) if size > max_output => Heard::TooMuch,
+            Ok(_) => Heard::All,
+        },
     }
 }
 
@@ -80,8 +90,7 @@ pub fn of_resident(
         stderr_tail: String::from_utf8_lossy(&stderr[from..]).trim().to_owned(),
         has_log,
         printed: false,
-        stdout_lost: false,
-        flooded: false,
+        heard: Heard::All,
     }
 }
 
@@ -263,9 +272,10 @@ mod tests {
         let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
         let mut slot = slots.acquire().unwrap();
         slot.stdout.write_all(&[b'x'; 1000]).unwrap();
-        assert!(!collect(&slots, slot.number, &paths, 1000).flooded);
-        slot.stdout.write_all(b"x").unwrap();
-        assert!(collect(&slots, slot.number, &paths, 1000).flooded);
+        let heard = || collect(&slots, slot.number, &paths, 1000).heard;
+        assert_eq!(heard(), Heard::All);
+        (&slot.stdout).write_all(b"x").unwrap();
+        assert_eq!(heard(), Heard::TooMuch);
     }
 
     #[test]
