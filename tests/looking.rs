@@ -10,6 +10,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+#[path = "looking/answers.rs"]
+mod answers;
+#[path = "looking/bare.rs"]
+mod bare;
 #[path = "looking/chains.rs"]
 mod chains;
 
@@ -202,6 +206,18 @@ fn list_as_json() {
 #[test]
 fn an_empty_list_says_so() {
     insta::assert_snapshot!(Root::new().see(&["list"]));
+}
+
+#[test]
+fn a_page_beyond_the_last_says_how_many_there_are() {
+    let root = filled();
+    let page = |args: &[&str]| root.see(&[&["list", "-n", "2", "--page"][..], args].concat());
+    assert!(page(&["2"]).contains("asked"));
+    assert_eq!(page(&["99"]), "there are only 2 pages\nexit 0\n");
+    let matching = page(&["99", "--text", "done"]);
+    assert_eq!(matching, "there is only one page\nexit 0\n");
+    let none = page(&["99", "--text", "no such thing"]);
+    assert_eq!(none, "nothing matches\nexit 0\n");
 }
 
 #[test]

@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::cli::list::Filters;
 use crate::cli::style::{columns, line, safe};
-use crate::cli::{Failed, Global, Outcome, complete, unknown_id};
+use crate::cli::{Failed, Global, Outcome, complete, person, unknown_id};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
 use crate::inspect::list::rows;
 use crate::inspect::newest;
 use crate::inspect::summary::{Place, Row};
 use crate::protocol::lifecycle::State;
-use crate::spool::layout::Layout;
+use crate::spool::layout::{Layout, make_folder};
 
 /// How long to watch a running daemon take up a command.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -149,7 +149,9 @@ pub(super) fn send(
     words: &Words,
     choice: Option<&str>,
 ) -> Outcome {
-    let by = words.by.clone().or_else(|| std::env::var("USER").ok());
+    let by = words.by.clone().unwrap_or_else(person::present);
+    // The first daemon is perhaps yet to come.
+    make_folder(&layout.control())?;
     let mut sent: Vec<(String, PathBuf)> = Vec::new();
     for id in ids {
         let name = format!("{action}-{}.json", uuid::Uuid::now_v7().simple());

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cli::{Failed, Global, Outcome, duration, unknown_id};
 use crate::clock::Clock;
 use crate::retention::leave;
-use crate::retention::pack::{Packer, restore};
+use crate::retention::pack::{Packer, Tally, restore};
 use crate::retention::spared::Spared;
 use crate::retention::sweep::{Kind, Sweep};
 use crate::spool::layout::Layout;
@@ -74,36 +74,38 @@ pub fn archive(global: &Global, options: &Options) -> Outcome {
             pause: &|| {},
         };
         let mut packer = Packer::new(&layout, now);
-        let mut found = 0;
         sweep.run(&mut spared, |old| {
-            found += old.len();
-            for old in old.into_iter().filter(|_| !options.dry_run) {
-                packer.take(old)?;
+            for old in old {
+                if options.dry_run {
+                    packer.count(&old);
+                } else {
+                    packer.take(old)?;
+                }
             }
             Ok(())
         })?;
         packer.flush()?;
-        let count = if options.dry_run {
-            found
-        } else {
-            packer.tally.packed
-        };
-        tell(global, kind, count, packer.tally.left, options.dry_run);
+        tell(global, kind, packer.tally, options.dry_run);
     }
     Ok(0)
 }
 
-fn tell(global: &Global, kind: Kind, count: usize, left: usize, dry_run: bool) {
+fn tell(global: &Global, kind: Kind, tally: Tally, dry_run: bool) {
     let kind = kind.word();
+    let Tally { packed, left } = tally;
     if global.json {
-        let text = json!({ "kind": kind, "handoffs": count, "left": left, "packed": !dry_run });
+        let text = json!({ "kind": kind, "handoffs": packed, "left": left, "packed": !dry_run });
         println!("{text}");
         return;
     }
-    let verb = if dry_run { "would pack" } else { "packed" };
-    println!("{kind}: {verb} {count} handoffs");
+    let (verb, stay) = if dry_run {
+        ("would pack", "would be")
+    } else {
+        ("packed", "were")
+    };
+    println!("{kind}: {verb} {packed} handoffs");
     if left > 0 {
-        eprintln!("{kind}: {left} were left where they are: no records, or changed meanwhile");
+        eprintln!("{kind}: {left} {stay} left where they are: no records, or changed meanwhile");
     }
 }
 

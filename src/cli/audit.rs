@@ -2,19 +2,17 @@
 //! events as they happen.
 
 use std::collections::HashSet;
-use std::io::Write;
-use std::sync::mpsc::channel;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::cli::style::{Ink, ink, line, local, safe};
-use crate::cli::{Failed, Global, Outcome, complete};
+use crate::cli::{Failed, Global, Outcome, complete, wake};
 use crate::inspect::chain::gather;
 use crate::spool::layout::Layout;
-use crate::store::audit::{self, Line};
-use crate::watch::{FolderKey, Mode, Watcher};
+use crate::store::audit::{self, Line, Verdict};
 
 #[derive(Debug, Args)]
 #[command(
@@ -37,7 +35,7 @@ pub fn audit(global: &Global, options: &Options) -> Outcome {
     let Some(id) = &options.id else {
         return verify(global, &layout);
     };
-    let lines = audit::recent(&layout.audit(), u64::MAX)?;
+    let lines = recent(&layout, u64::MAX)?;
     let mut told_of = HashSet::from([id.clone()]);
     if !options.alone {
         let chain = gather(&layout, id);
@@ -59,8 +57,25 @@ pub fn audit(global: &Global, options: &Options) -> Outcome {
     Err(Failed::thing("UNKNOWN_ID", anyhow::anyhow!(text)))
 }
 
+/// Before a daemon first runs on a root there is no log, which is as good as an empty one.
+fn has_log(layout: &Layout) -> bool {
+    layout.audit().is_dir()
+}
+
+fn recent(layout: &Layout, most_bytes: u64) -> io::Result<Vec<Line>> {
+    if has_log(layout) {
+        audit::recent(&layout.audit(), most_bytes)
+    } else {
+        Ok(Vec::new())
+    }
+}
+
 fn verify(global: &Global, layout: &Layout) -> Outcome {
-    let verdict = audit::verify(&layout.audit())?;
+    let verdict = if has_log(layout) {
+        audit::verify(&layout.audit())?
+    } else {
+        Verdict::default()
+    };
     let sound = verdict.is_sound();
     if global.json {
         let problems: Vec<String> = verdict.problems.iter().map(ToString::to_string).collect();
@@ -100,19 +115,9 @@ pub struct TailOptions {
 
 pub fn tail(global: &Global, options: &TailOptions) -> Outcome {
     let layout = global.existing_layout()?;
-    let (tell, told) = channel();
-    std::fs::create_dir_all(layout.audit())?;
-    let folders = [(FolderKey(0), layout.audit())];
-    let _watcher = Watcher::new(
-        &folders,
-        Mode::Auto,
-        Duration::from_millis(500),
-        move |_| {
-            let _ = tell.send(());
-        },
-    )?;
+    let (_watcher, told) = wake::on_changes(&[layout.audit()])?;
     let wanted = |line: &Line| !options.failed || is_failure(line);
-    let past = audit::recent(&layout.audit(), 1024 * 1024)?;
+    let past = recent(&layout, 1024 * 1024)?;
     let mut seen = past.last().map_or(0, |line| line.seq);
     let past: Vec<&Line> = past.iter().filter(|line| wanted(line)).collect();
     for line in past.iter().skip(past.len().saturating_sub(options.lines)) {
@@ -134,7 +139,7 @@ pub fn tail(global: &Global, options: &TailOptions) -> Outcome {
 fn since(layout: &Layout, seen: u64) -> Result<Vec<Line>, Failed> {
     let mut bytes = 64 * 1024;
     loop {
-        let lines = audit::recent(&layout.audit(), bytes)?;
+        let lines = recent(layout, bytes)?;
         let reaches_back = lines.first().is_none_or(|line| line.seq <= seen + 1);
         if reaches_back || bytes > 1024 * 1024 * 1024 {
             return Ok(lines.into_iter().filter(|line| line.seq > seen).collect());
@@ -148,7 +153,7 @@ fn is_failure(line: &Line) -> bool {
 }
 
 fn print(global: &Global, told: &Line) -> Result<(), Failed> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     if global.json {
         let mut map = Map::new();
         map.insert("seq".to_owned(), told.seq.into());

@@ -1,9 +1,15 @@
 //! `handoffd check`: the configuration and the root, each finding with what to do.
 
+use std::fs::File;
+use std::io::{self, Write};
+#[cfg(target_os = "linux")]
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::Args;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, Outcome};
@@ -11,6 +17,7 @@ use crate::clock::{Clock, Wall};
 use crate::config::{Config, Specialist};
 use crate::engine::{confine, folders};
 use crate::inspect::deep::{self, Examined};
+use crate::protocol::lifecycle::State;
 use crate::runner::launch;
 use crate::spool::layout::Layout;
 use crate::watch::filesystem;
@@ -101,11 +108,61 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
-    if let Err(error) = layout
-        .ensure()
-        .and_then(|()| layout.check_one_file_system())
+/// The path itself, or what stands nearest above it.
+fn nearest(path: &Path) -> &Path {
+    let mut above = path.ancestors();
+    above
+        .find(|path| path.symlink_metadata().is_ok())
+        .unwrap_or(path)
+}
+
+/// Whether a daemon could make the folders that are missing. They are not made here: who checks a
+/// root does not want it changed.
+fn could_be_made(layout: &Layout) -> io::Result<()> {
+    let states = State::ALL.map(|state| layout.state(state));
+    let others = [
+        layout.refused_control(),
+        layout.audit(),
+        layout.context(),
+        layout.artifacts(),
+        layout.run(),
+        layout.tmp(),
+    ];
+    for folder in states.iter().chain(&others) {
+        let stands = nearest(folder);
+        let usable = if !stands.is_dir() {
+            Err(Errno::NOTDIR)
+        } else if stands == folder {
+            Ok(())
+        } else {
+            access(stands, Access::WRITE_OK | Access::EXEC_OK)
+        };
+        usable.map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("{}: {error}", stands.display()))
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes a byte to a file that never has a name, so that nothing is left whatever happens. Where
+/// there are no such files, it has a name for a moment.
+fn write_unseen(folder: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if let Ok(mut file) = File::options()
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(folder)
     {
+        return file.write_all(b"x");
+    }
+    let path = folder.join(format!(".check-{}.tmp", std::process::id()));
+    let written = File::create_new(&path)?.write_all(b"x");
+    std::fs::remove_file(&path).and(written)
+}
+
+fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
+    if let Err(error) = could_be_made(layout).and_then(|()| layout.check_one_file_system()) {
         findings.push(Finding {
             what: format!("the root is not usable: {error}"),
             do_this: "give the daemon's user the right to write there".to_owned(),
@@ -115,12 +172,14 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
     if let Some((what, do_this)) = folders::shared(layout, config) {
         findings.push(Finding { what, do_this });
     }
-    let probe = layout.tmp().join("check");
-    if let Err(error) = std::fs::write(&probe, "x").and_then(|()| std::fs::remove_file(&probe)) {
-        findings.push(Finding {
-            what: format!("{} can't be written: {error}", layout.tmp().display()),
-            do_this: "free space or inodes, or mount it writable".to_owned(),
-        });
+    for folder in [layout.own(), &layout.tmp()].map(nearest) {
+        if let Err(error) = write_unseen(folder) {
+            findings.push(Finding {
+                what: format!("{} can't be written: {error}", folder.display()),
+                do_this: "free space or inodes, or mount it writable".to_owned(),
+            });
+            break;
+        }
     }
     if let Ok(kind) = filesystem(layout.handoffs())
         && kind.network

@@ -175,7 +175,7 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
     // A machine reads all of it; a person reads a page.
     let limit = options.limit.unwrap_or(if global.json { 0 } else { 50 });
     let all = limit == 0;
-    let (skip, take) = if all {
+    let (skipped, take) = if all {
         (0, usize::MAX)
     } else {
         (options.page.saturating_sub(1).saturating_mul(limit), limit)
@@ -187,9 +187,9 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
     };
     // Pages before this one are read only where that is needed to know what is on them.
     let (unread, skip) = if filter.asks_for_content() {
-        (0, skip)
+        (0, skipped)
     } else {
-        (skip, 0)
+        (skipped, 0)
     };
     let mut found = rows(places.skip(unread), &filter).skip(skip);
     let mut out = std::io::stdout().lock();
@@ -206,7 +206,16 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
         None => all_kinds(shown),
     };
     if table.is_empty() {
-        eprintln!("nothing matches");
+        let pages = if skipped == 0 {
+            0
+        } else {
+            count(&layout, &filter)?.div_ceil(limit)
+        };
+        match pages {
+            0 => eprintln!("nothing matches"),
+            1 => eprintln!("there is only one page"),
+            _ => eprintln!("there are only {pages} pages"),
+        }
         return Ok(0);
     }
     table.insert(0, heading.iter().map(|h| ink(h, Ink::Bold)).collect());
@@ -218,6 +227,16 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
         eprintln!("handoffd show ID tells what is asked and how to answer");
     }
     Ok(0)
+}
+
+/// How many handoffs the filter wants.
+fn count(layout: &Layout, filter: &Filter) -> std::io::Result<usize> {
+    let places = newest::all(layout, filter)?;
+    Ok(if filter.asks_for_content() {
+        rows(places, filter).count()
+    } else {
+        places.count()
+    })
 }
 
 /// Rows of the archive, in the order of its files.

@@ -18,6 +18,7 @@ mod list;
 mod logs;
 mod man;
 mod metrics;
+mod person;
 mod prune;
 mod run;
 mod schema;
@@ -29,6 +30,7 @@ mod style;
 mod submit;
 mod validate;
 mod wait;
+mod wake;
 
 use std::io::Write as _;
 use std::path::PathBuf;

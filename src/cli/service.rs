@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::{Failed, Global, Outcome};
+use crate::cli::{Failed, Global, Outcome, person};
 use crate::config::Config;
 use crate::service::units::{Plan, UnitError};
 
@@ -79,23 +79,13 @@ fn patience(config: &Config) -> Duration {
     config.daemon.shutdown_grace + longest.unwrap_or_default() + MARGIN
 }
 
-/// Whom the root belongs to, or will if it is yet to be made: by name where the machine's own
-/// list has one.
+/// Whom the root belongs to, or will if it is yet to be made: by name where there is one.
 fn owner_of(root: &Path) -> String {
     let uid = std::fs::metadata(root).map_or_else(
         |_| rustix::process::getuid().as_raw(),
         |metadata| metadata.uid(),
     );
-    let people = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    name_of(uid, &people).unwrap_or_else(|| uid.to_string())
-}
-
-fn name_of(uid: u32, people: &str) -> Option<String> {
-    people.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
-    })
+    person::name_of(uid).unwrap_or_else(|| uid.to_string())
 }
 
 /// The three lines that install it.
@@ -159,13 +149,6 @@ fn in_shell(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_person_is_named_if_the_machine_knows_a_name() {
-        let people = "root:x:0:0::/root:/bin/sh\nme:x:1000:1000:Me:/home/me:/bin/sh\nbroken\n";
-        assert_eq!(name_of(1000, people).as_deref(), Some("me"));
-        assert_eq!(name_of(1001, people), None);
-    }
 
     #[test]
     fn a_path_is_one_word_to_a_shell() {

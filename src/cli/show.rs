@@ -106,6 +106,8 @@ fn page(
             .map(local),
     );
     fact("because", plain(&["waiting", "reason"]));
+    fact("answer", answer(doc));
+    fact("comment", plain(&["answer", "comment"]));
     fact("started", when("started_at"));
     fact("completed", when("completed_at"));
     fact("failed", when("failed_at"));
@@ -148,6 +150,22 @@ fn page(
         }
     }
     page
+}
+
+/// What a person answered, who it was, and when.
+fn answer(doc: &Map<String, Value>) -> Option<String> {
+    let said = |key: &str| text(doc, &["answer", key]);
+    let action = said("action")?;
+    let choice = said("choice").map(|choice| format!(" ({choice})"));
+    let by = said("by").unwrap_or("a person");
+    let at = said("at").and_then(Wall::parse).map(local);
+    let at = at.map(|at| format!(", {at}"));
+    let answer = format!(
+        "{action}{} by {by}{}",
+        choice.unwrap_or_default(),
+        at.unwrap_or_default()
+    );
+    Some(safe(&answer, false))
 }
 
 /// What a person is asked, and how to answer.

@@ -1,13 +1,13 @@
 //! `handoffd wait`: blocks until handoffs have ended, woken by the folders themselves.
 
 use std::fs;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::{Failed, Global, Outcome, complete, duration};
+use crate::cli::{Failed, Global, Outcome, complete, duration, wake};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
 use crate::protocol::json;
@@ -15,7 +15,6 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::spool::layout::Layout;
 use crate::store::archive::Archive;
-use crate::watch::{FolderKey, Mode, Watcher};
 
 /// Looked at even if no event came: a folder may be on a file system that sends none.
 const LOOK_ANYWAY: Duration = Duration::from_secs(5);
@@ -58,19 +57,8 @@ fn is_known(layout: &Layout, id: &str) -> bool {
 /// Waits for all of them and prints their records.
 pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -> Outcome {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
-    let (tell, told) = channel();
-    let folders = [
-        (FolderKey(0), layout.state(State::Completed)),
-        (FolderKey(1), layout.state(State::Failed)),
-    ];
-    let _watcher = Watcher::new(
-        &folders,
-        Mode::Auto,
-        Duration::from_millis(500),
-        move |_| {
-            let _ = tell.send(());
-        },
-    )?;
+    let folders = [State::Completed, State::Failed].map(|state| layout.state(state));
+    let (_watcher, told) = wake::on_changes(&folders)?;
     if !Daemon::of(layout).running {
         eprintln!(
             "no daemon runs on {}; waiting for one",

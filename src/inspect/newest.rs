@@ -9,11 +9,13 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::iter::Peekable;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::vec::IntoIter;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, statat};
+use rustix::io::Errno;
 
 use crate::clock::Wall;
 use crate::inspect::list::Filter;
@@ -46,10 +48,20 @@ impl Entry {
     }
 }
 
+/// `None` where there is no such folder: a daemon makes it when it starts, and it is empty then.
+fn open_folder(folder: &Path) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match open(folder, flags, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(None),
+        opened => Ok(Some(opened?)),
+    }
+}
+
 /// Hands every handoff in a folder to `each`: its file's name, and its time.
 pub fn walk(folder: &Path, state: State, mut each: impl FnMut(&OsStr, Wall)) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = open(folder, flags, Mode::empty())?;
+    let Some(fd) = open_folder(folder)? else {
+        return Ok(());
+    };
     for entry in Dir::read_from(&fd)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -81,8 +93,9 @@ pub fn walk(folder: &Path, state: State, mut each: impl FnMut(&OsStr, Wall)) -> 
 
 /// How many handoffs a folder has, at most `most`. Looks at names only.
 pub fn count(folder: &Path, state: State, most: usize) -> io::Result<usize> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = open(folder, flags, Mode::empty())?;
+    let Some(fd) = open_folder(folder)? else {
+        return Ok(0);
+    };
     let mut count = 0;
     for entry in Dir::read_from(&fd)? {
         let entry = entry?;

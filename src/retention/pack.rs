@@ -24,7 +24,7 @@ const MOST_HANDOFFS: usize = 20_000;
 /// What came of it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
-    /// Packed, and gone from their folders.
+    /// Packed, and gone from their folders; or would be, if they were only counted.
     pub packed: usize,
     /// Left where they are: bytes that were never a request, or something that can't be read.
     pub left: usize,
@@ -66,6 +66,14 @@ impl<'a> Packer<'a> {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Counts one as [`take`](Self::take) would, and packs nothing.
+    pub fn count(&mut self, old: &Old) {
+        match read(self.layout, old) {
+            Some(_) => self.tally.packed += 1,
+            None => self.tally.left += 1,
+        }
     }
 
     /// Packs what is gathered, and lets the originals go.

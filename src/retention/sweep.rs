@@ -123,6 +123,8 @@ impl Sweep<'_> {
                 }
                 self.step(&mut pass, spared, &mut take);
             })?,
+            // Without a folder there are no logs yet.
+            None if !self.layout.logs().is_dir() => {}
             None => scan::names(&self.layout.logs(), |name| {
                 let path = self.layout.logs().join(name);
                 if let Ok(metadata) = fs::symlink_metadata(&path)

@@ -86,6 +86,41 @@ fn what_is_packed_is_gone_from_its_folder_and_found_by_its_id() {
 }
 
 #[test]
+fn a_dry_run_counts_what_a_real_one_packs_and_leaves() {
+    let root = Root::new();
+    let _daemon = ended(&root);
+    root.drop_bytes("never.json", b"no request");
+    root.failed("never");
+    make_old(&root, "failed", "never");
+    let rows = |args: &[&str]| -> Vec<Value> {
+        let told = said(&root, args);
+        let rows = told.lines().map(|row| serde_json::from_str(row).unwrap());
+        rows.collect()
+    };
+    let dry_text = root.cli(&["archive", "--dry-run"]);
+    let dry = rows(&["archive", "--dry-run", "--json"]);
+    let done = rows(&["archive", "--json"]);
+    for (dry, done) in dry.iter().zip(&done) {
+        assert_eq!(
+            (&dry["packed"], &done["packed"]),
+            (&json!(false), &json!(true))
+        );
+        for key in ["kind", "handoffs", "left"] {
+            assert_eq!(dry[key], done[key], "{dry} {done}");
+        }
+    }
+    assert_eq!(
+        (&done[1]["handoffs"], &done[1]["left"]),
+        (&json!(1), &json!(1))
+    );
+    let (out, err) = (dry_text.stdout, dry_text.stderr);
+    let told = String::from_utf8([out, err].concat()).unwrap();
+    assert!(told.contains("failed: would pack 1 handoffs"), "{told}");
+    assert!(told.contains("failed: 1 would be left"), "{told}");
+    assert!(root.state("failed", "never").exists());
+}
+
+#[test]
 fn a_packed_id_stays_taken_and_meets_who_depends_on_it() {
     let root = Root::new();
     let daemon = ended(&root);

@@ -162,7 +162,7 @@ pub fn gather(layout: &Layout, works: bool, report: &mut Report) -> io::Result<S
             }
         });
         match listed {
-            // Its absence is a breach of its own.
+            // Where a daemon has run, its absence is a breach of its own.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             listed => listed?,
         }

@@ -22,10 +22,17 @@ fn handoff_of(key: &str) -> &str {
     key.strip_suffix("~verify").unwrap_or(key)
 }
 
+/// The key of all resident processes. Each has a number of its own, and none of them is an
+/// attempt: several at once are right.
+const RESIDENT: &str = "~resident";
+
 fn alive(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Result<()> {
     let mut attempts: BTreeMap<String, BTreeMap<u32, i32>> = BTreeMap::new();
     for process in alive_outside(layout.root(), None)? {
         report.examined.processes += 1;
+        if process.key.id == RESIDENT {
+            continue;
+        }
         let id = handoff_of(&process.key.id).to_owned();
         let of_id = attempts.entry(id).or_default();
         of_id.insert(process.key.attempt, process.pid);

@@ -13,8 +13,11 @@ use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::store::tasks::Store;
 
-/// The folders that records move between are there, are folders, and are not everybody's.
+/// The folders that records move between are there, are folders, and are not everybody's. On a
+/// root that no daemon has run on, those that are missing are yet to be made.
 pub fn folders(layout: &Layout, report: &mut Report) {
+    let is_new = fs::symlink_metadata(layout.own()).is_err();
+    let is_due = |folder: &PathBuf| !is_new || fs::symlink_metadata(folder).is_ok();
     let ours = State::ALL
         .into_iter()
         .filter(|state| *state != State::Pending)
@@ -25,11 +28,12 @@ pub fn folders(layout: &Layout, report: &mut Report) {
             layout.tmp(),
             layout.audit(),
         ]);
-    for folder in ours {
+    for folder in ours.filter(is_due) {
         check_folder(layout, &folder, true, report);
     }
     // Producers write here; who they are is the administrator's business.
-    for folder in [layout.pending(), layout.control()] {
+    let shared = [layout.pending(), layout.control()];
+    for folder in shared.into_iter().filter(is_due) {
         check_folder(layout, &folder, false, report);
     }
 }

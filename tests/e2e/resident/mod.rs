@@ -93,6 +93,8 @@ fn as_many_processes_as_may_run_at_once_and_only_on_demand() {
         .collect();
     assert_eq!(pids.len(), 3);
     assert_eq!(processes(&root).len(), 3);
+    let checked = root.cli(&["check", "--deep"]);
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
 }
 
 #[test]
