@@ -19,9 +19,12 @@ pub struct Timer {
 
 impl Timer {
     pub fn new(now: Now, boot: &str, length_ms: u64) -> Self {
+        // Both clocks are cut to whole milliseconds, each at its own: without one more, what waited
+        // by the one could be seen to begin too early by the other.
+        let spare = u64::from(length_ms > 0);
         Self {
             boot: boot.to_owned(),
-            at_boot_ms: now.boot_ms.saturating_add(length_ms),
+            at_boot_ms: now.boot_ms.saturating_add(length_ms).saturating_add(spare),
             length_ms,
             until: now
                 .wall
@@ -63,9 +66,11 @@ mod tests {
         let timer = Timer::new(at(10 * HOUR, 1_000), "a", 30_000);
         for jump in [-24 * HOUR, -HOUR, 0, HOUR, 24 * HOUR] {
             let now = at(10 * HOUR + jump, 11_000);
-            assert_eq!(timer.remaining_ms(now, "a"), 20_000, "jump {jump}");
+            assert_eq!(timer.remaining_ms(now, "a"), 20_001, "jump {jump}");
         }
-        assert_eq!(timer.remaining_ms(at(0, 31_000), "a"), 0);
+        assert_eq!(timer.remaining_ms(at(0, 31_001), "a"), 0);
+        let now = at(0, 1_000);
+        assert_eq!(Timer::new(now, "a", 0).remaining_ms(now, "a"), 0);
     }
 
     #[test]
