@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use crate::config::Config;
+use crate::durable::Durability;
 use crate::engine::attempt::shown;
 use crate::engine::commands::Dismissal;
 use crate::engine::effects::{Decided, has_effects};
@@ -29,7 +30,7 @@ use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::spool::change::Change;
-use crate::spool::claim::{self, TakeError};
+use crate::spool::claim::{self, Submitted, TakeError};
 use crate::spool::commit::Finished;
 use crate::spool::look::fixed;
 use crate::spool::reject::{Rejection, free_id};
@@ -109,6 +110,7 @@ fn try_divert(
     let own_id = (id == wanted).then(|| id.clone());
     let passage = world.passage(&id);
     let mut record = Record::admit(doc, &id, Some(sha256));
+    let has_history = record.has_history();
     // What waits for others is received when it is about to run.
     let received = !matches!(
         destination,
@@ -124,11 +126,16 @@ fn try_divert(
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
     let path = world.layout.pending().join(name);
     let bytes = record.to_bytes();
+    let durability = world.config().daemon.durability;
+    let submitted = Submitted {
+        path: &path,
+        identity,
+        needs_its_claim: has_history && durability == Durability::Full,
+    };
     let taken = claim::from_pending(
         &world.layout,
         world.committer.spares(),
-        &path,
-        identity,
+        submitted,
         &id,
         State::Waiting,
         &bytes,

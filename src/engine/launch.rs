@@ -37,7 +37,7 @@ use crate::runner::collect;
 use crate::runner::launch::command_line;
 use crate::runner::vitals::Vitals;
 use crate::spool::change::Change;
-use crate::spool::claim::{self, TakeError, Taken};
+use crate::spool::claim::{self, Submitted, TakeError, Taken};
 use crate::spool::look::{Identity, Looked, fixed, look};
 
 /// How long a launch waits for its claim to be on disk. A disk that takes longer refuses, and
@@ -121,6 +121,11 @@ fn from_pending(
         acknowledge(world, &mut record, &request, *receipt);
     }
     let path = world.layout.pending().join(&name);
+    let submitted = Submitted {
+        path: &path,
+        identity,
+        needs_its_claim: record.has_history() && config.daemon.durability == Durability::Full,
+    };
     let keep = original(world, id, ext, syntax);
     let start = Start {
         record,
@@ -134,8 +139,7 @@ fn from_pending(
         claim::from_pending(
             &world.layout,
             world.committer.spares(),
-            &path,
-            identity,
+            submitted,
             id,
             State::InProgress,
             bytes,

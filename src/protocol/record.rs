@@ -406,6 +406,13 @@ impl Record {
         }
     }
 
+    /// Whether the submission that it was made of was a record before, or said so.
+    pub fn has_history(&self) -> bool {
+        !self.meta.previous.is_empty()
+            || !self.meta.attempts.is_empty()
+            || self.meta.submitted.contains_key("handoffd")
+    }
+
     pub fn running_attempt(&self) -> Option<&Attempt> {
         self.meta
             .attempts

@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::durable;
+use crate::durable::{self, Durability};
 use crate::mutant;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -81,18 +81,37 @@ fn forget(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
+/// A producer's file, as it was read.
+#[derive(Debug, Clone, Copy)]
+pub struct Submitted<'a> {
+    pub path: &'a Path,
+    pub identity: Identity,
+    /// It is, or says that it is, a record of ours, and a power cut is to be survived.
+    pub needs_its_claim: bool,
+}
+
 /// Takes a submission out of `pending/` to `land` as `<id>.json` with `bytes` as its content.
 pub fn from_pending(
     layout: &Layout,
     spares: &Spares,
-    submission: &Path,
-    identity: Identity,
+    submitted: Submitted<'_>,
     id: &str,
     land: State,
     bytes: &[u8],
 ) -> Result<Taken, TakeError> {
+    let Submitted {
+        path: submission,
+        identity,
+        needs_its_claim,
+    } = submitted;
     let temp = claim_path(layout, Origin::Pending, identity.inode, id);
     spares.write_as(&temp, bytes)?;
+    if needs_its_claim && !spares.are_kept_in_order() {
+        // Where a power cut may keep the move below and lose what came before it, nothing would
+        // tell a record that was moved back by hand from one that is on its way to its end.
+        durable::sync_file(&fs::File::open(&temp)?, Durability::Full)?;
+        durable::sync_dir(&Layout::open_dir(&layout.tmp())?, Durability::Full)?;
+    }
     let target = layout.record(land, id);
     if mutant::is("two-step-claim") {
         fs::copy(submission, &target)?;
@@ -180,15 +199,12 @@ mod tests {
 
     fn take(layout: &Layout, path: &Path, identity: Identity) -> Result<Taken, TakeError> {
         let spares = Spares::new(&layout.spares());
-        from_pending(
-            layout,
-            &spares,
+        let submitted = Submitted {
             path,
             identity,
-            "x",
-            State::InProgress,
-            b"new",
-        )
+            needs_its_claim: true,
+        };
+        from_pending(layout, &spares, submitted, "x", State::InProgress, b"new")
     }
 
     fn resume(layout: &Layout, identity: Identity) -> Result<Taken, TakeError> {

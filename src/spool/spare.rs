@@ -81,6 +81,15 @@ impl Spares {
         Ok(())
     }
 
+    /// Whether the file system keeps the order of changes, so that of two the later one is never
+    /// all that is left after a power cut.
+    pub fn are_kept_in_order(&self) -> bool {
+        let mut kept = self.lock();
+        *kept
+            .in_order
+            .get_or_insert_with(|| keeps_order(&self.folder))
+    }
+
     fn new_path(&self) -> PathBuf {
         let mut kept = self.lock();
         kept.count += 1;
@@ -95,13 +104,10 @@ impl Spares {
     /// from elsewhere loses its name at once: a claim's would still mean something to a restart.
     pub fn let_go(&self, path: &Path) -> io::Result<()> {
         let room = {
-            let mut kept = self.lock();
-            let in_order = *kept
-                .in_order
-                .get_or_insert_with(|| keeps_order(&self.folder));
-            in_order && kept.paths.len() < MOST && kept.like.is_some()
+            let kept = self.lock();
+            kept.paths.len() < MOST && kept.like.is_some()
         };
-        if !room {
+        if !room || !self.are_kept_in_order() {
             return fs::remove_file(path);
         }
         let spare = if path.parent() == Some(&self.folder) {
