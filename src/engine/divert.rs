@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use crate::config::Config;
-use crate::durable::Durability;
 use crate::engine::attempt::shown;
 use crate::engine::commands::Dismissal;
 use crate::engine::effects::{Decided, has_effects};
@@ -110,7 +109,9 @@ fn try_divert(
     let own_id = (id == wanted).then(|| id.clone());
     let passage = world.passage(&id);
     let mut record = Record::admit(doc, &id, Some(sha256));
-    let has_history = record.has_history();
+    let path = world.layout.pending().join(name);
+    let durability = world.config().daemon.durability;
+    let submitted = Submitted::new(&path, identity, (&record, syntax), durability);
     // What waits for others is received when it is about to run.
     let received = !matches!(
         destination,
@@ -124,14 +125,7 @@ fn try_divert(
         record.set("acknowledgment", receipt.acknowledgment);
     }
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
-    let path = world.layout.pending().join(name);
     let bytes = record.to_bytes();
-    let durability = world.config().daemon.durability;
-    let submitted = Submitted {
-        path: &path,
-        identity,
-        needs_its_claim: has_history && durability == Durability::Full,
-    };
     let taken = claim::from_pending(
         &world.layout,
         world.committer.spares(),

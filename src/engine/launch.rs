@@ -121,11 +121,8 @@ fn from_pending(
         acknowledge(world, &mut record, &request, *receipt);
     }
     let path = world.layout.pending().join(&name);
-    let submitted = Submitted {
-        path: &path,
-        identity,
-        needs_its_claim: record.has_history() && config.daemon.durability == Durability::Full,
-    };
+    let durability = config.daemon.durability;
+    let submitted = Submitted::new(&path, identity, (&record, syntax), durability);
     let keep = original(world, id, ext, syntax);
     let start = Start {
         record,

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 
 use crate::durable::{self, Durability};
 use crate::mutant;
+use crate::protocol::document::Syntax;
 use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
 use crate::spool::layout::Layout;
 use crate::spool::look::Identity;
 use crate::spool::spare::Spares;
@@ -86,8 +88,26 @@ fn forget(path: &Path) {
 pub struct Submitted<'a> {
     pub path: &'a Path,
     pub identity: Identity,
-    /// It is, or says that it is, a record of ours, and a power cut is to be survived.
+    /// Only its claim tells what it is, and a power cut is to be survived.
     pub needs_its_claim: bool,
+}
+
+impl<'a> Submitted<'a> {
+    /// A file that `record` was made of. One in JSON that was never a record is known for a
+    /// submission wherever it stands; one that was, or says so, is not, nor is YAML or Markdown.
+    pub fn new(
+        path: &'a Path,
+        identity: Identity,
+        (record, syntax): (&Record, Syntax),
+        durability: Durability,
+    ) -> Self {
+        let tells = syntax == Syntax::Json && !record.has_history();
+        Self {
+            path,
+            identity,
+            needs_its_claim: !tells && durability == Durability::Full,
+        }
+    }
 }
 
 /// Takes a submission out of `pending/` to `land` as `<id>.json` with `bytes` as its content.
@@ -107,8 +127,8 @@ pub fn from_pending(
     let temp = claim_path(layout, Origin::Pending, identity.inode, id);
     spares.write_as(&temp, bytes)?;
     if needs_its_claim && !spares.are_kept_in_order() {
-        // Where a power cut may keep the move below and lose what came before it, nothing would
-        // tell a record that was moved back by hand from one that is on its way to its end.
+        // Where a power cut may keep the move below and lose what came before it, a record that was
+        // moved back by hand would be taken for one on its way to its end, and YAML for damage.
         durable::sync_file(&fs::File::open(&temp)?, Durability::Full)?;
         durable::sync_dir(&Layout::open_dir(&layout.tmp())?, Durability::Full)?;
     }
