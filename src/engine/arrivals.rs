@@ -137,6 +137,14 @@ impl Engine {
     }
 
     pub(super) fn on_seen(&mut self, name: OsString, seen: Seen) {
+        let is_awaited = self.looks_awaited.remove(&name);
+        self.take_in(name, seen);
+        if is_awaited {
+            self.reread_deferred();
+        }
+    }
+
+    fn take_in(&mut self, name: OsString, seen: Seen) {
         if self.looking.remove(&name) == Some(true) {
             // It changed while it was read: what was read is already old.
             return self.queue_look(name);

@@ -211,6 +211,8 @@ pub struct Engine {
 
     reading_commands: HashSet<OsString>,
     deferred_commands: HashSet<OsString>,
+    /// Files in `pending/` that a command waits for: where they will stand is not known yet.
+    looks_awaited: HashSet<OsString>,
     /// Commands that are being set aside.
     refusing: HashSet<OsString>,
     /// Commands whose end is an attempt's end.

@@ -13,6 +13,7 @@ use crate::engine::{Alarm, Busy, Engine, Stopping, attempt, confine, folders};
 use crate::keeper::wire::Why;
 use crate::protocol::control::Action;
 use crate::protocol::document::Syntax;
+use crate::protocol::name::Ext;
 use crate::spool::look::{Identity, Writer};
 use crate::watch::Hint;
 
@@ -130,6 +131,12 @@ impl Engine {
                     self.refuse(name, whole.identity, reason);
                 }
             };
+        }
+        let looks = Ext::ALL.map(|ext| OsString::from(format!("{id}.{ext}")));
+        if let Some(look) = looks.into_iter().find(|it| self.looking.contains_key(it)) {
+            self.looks_awaited.insert(look);
+            self.deferred_commands.insert(name);
+            return;
         }
         if self.busy.contains_key(&id) {
             // Where it will stand is not known yet; it is asked again when the job is done.

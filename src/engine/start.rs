@@ -296,6 +296,7 @@ fn build(
         restoring: HashSet::new(),
         reading_commands: HashSet::new(),
         deferred_commands: HashSet::new(),
+        looks_awaited: HashSet::new(),
         refusing: HashSet::new(),
         dismissals: HashMap::new(),
         alarms: BinaryHeap::new(),

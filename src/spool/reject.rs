@@ -189,7 +189,21 @@ impl Rejection {
             }
             moved => moved?,
         }
-        durable::move_no_replace(&self.apart(layout), &self.kept(layout))
+        let (apart, kept) = (self.apart(layout), self.kept(layout));
+        match durable::move_no_replace(&apart, &kept) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // After a power cut the same file may stand under both names. Anything else is
+                // somebody's, and is not deleted.
+                if Identity::at(&kept)? != self.identity {
+                    let inode = Identity::at(&kept)?.inode;
+                    let name = format!("{}.rejected.{inode}", self.id);
+                    durable::move_no_replace(&kept, &layout.aside().join(name))?;
+                    return durable::move_no_replace(&apart, &kept);
+                }
+                fs::remove_file(&apart)
+            }
+            moved => moved,
+        }
     }
 }
 
@@ -238,6 +252,37 @@ mod tests {
                 n > taken
             };
             assert_eq!(first_free("x", is_free), format!("x~{}", taken + 1));
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "as a power cut may leave it")]
+    fn bytes_that_stand_at_their_place_already_are_placed() {
+        for same in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let layout = Layout::new(dir.path());
+            layout.ensure().unwrap();
+            let source = layout.pending().join("x.json");
+            fs::write(&source, "{broken").unwrap();
+            let mut rejection = Rejection {
+                identity: Identity::at(&source).unwrap(),
+                source,
+                wanted: "x".to_owned(),
+                notice: Record::admit(serde_json::Map::new(), "x", None),
+                id: String::new(),
+            };
+            assert!(rejection.set_apart(&layout).unwrap().is_some());
+            let kept = rejection.kept(&layout);
+            if same {
+                fs::hard_link(rejection.apart(&layout), &kept).unwrap();
+            } else {
+                fs::write(&kept, "somebody's").unwrap();
+            }
+            rejection.place(&layout).unwrap();
+            assert_eq!(fs::read(kept).unwrap(), b"{broken");
+            assert_eq!(fs::read_dir(layout.rejecting()).unwrap().count(), 0);
+            let aside = fs::read_dir(layout.aside()).unwrap().count();
+            assert_eq!(aside, usize::from(!same));
         }
     }
 
