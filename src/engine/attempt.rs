@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::config::Specialist;
 use crate::engine::intake::Submission;
 use crate::engine::outcome::End;
-use crate::keeper::wire::{Key, Why};
+use crate::keeper::wire::{Key, RESIDENT, VERIFY, Why};
 use crate::policy::intake::Terms;
 use crate::policy::judge::Exit;
 use crate::protocol::agent::AgentName;
@@ -83,9 +83,6 @@ pub struct Post {
     pub beats: u64,
 }
 
-/// What the keeper knows resident processes by. No handoff's id begins like this.
-const RESIDENT: &str = "~resident";
-
 pub fn resident_key(number: u32) -> Key {
     Key::new(RESIDENT, number)
 }
@@ -101,9 +98,6 @@ pub struct Verifying {
     pub work: End,
     pub slot: u32,
 }
-
-/// What tells a verify command's key from its attempt's.
-const VERIFY: &str = "~verify";
 
 /// The key under which the keeper knows the verify command of an attempt.
 pub fn verify_key(key: &Key) -> Key {

@@ -24,6 +24,12 @@ pub const VERSION: u32 = 1;
 /// start them without.
 pub const CONFINE: &str = "confine";
 
+/// What resident processes are known by, each with a number of its own. No handoff's id begins like
+/// this.
+pub const RESIDENT: &str = "~resident";
+/// What tells the key of a verify command from its attempt's.
+pub const VERIFY: &str = "~verify";
+
 /// Names one attempt, for ever.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {

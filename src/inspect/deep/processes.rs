@@ -6,6 +6,7 @@ use std::io;
 use super::gather::Seen;
 use super::{Fault, Invariant, Report};
 use crate::keeper::alive_outside;
+use crate::keeper::wire::{RESIDENT, VERIFY};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::spool::look::Identity;
@@ -19,17 +20,14 @@ pub fn check(layout: &Layout, seen: &Seen, works: bool, report: &mut Report) -> 
 
 /// The handoff that a key of the keeper's is about: what verifies its work has one of its own.
 fn handoff_of(key: &str) -> &str {
-    key.strip_suffix("~verify").unwrap_or(key)
+    key.strip_suffix(VERIFY).unwrap_or(key)
 }
-
-/// The key of all resident processes. Each has a number of its own, and none of them is an
-/// attempt: several at once are right.
-const RESIDENT: &str = "~resident";
 
 fn alive(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Result<()> {
     let mut attempts: BTreeMap<String, BTreeMap<u32, i32>> = BTreeMap::new();
     for process in alive_outside(layout.root(), None)? {
         report.examined.processes += 1;
+        // None of them is an attempt: several at once are right.
         if process.key.id == RESIDENT {
             continue;
         }
