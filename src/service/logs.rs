@@ -10,7 +10,8 @@ use std::ffi::OsStr;
 use std::io::IsTerminal;
 
 use tracing_journald::{Priority, PriorityMappings};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -24,31 +25,58 @@ pub enum LogFormat {
 
 /// Takes over all events of this process; to be called once.
 pub fn init(format: LogFormat) {
-    match journal().filter(|_| format == LogFormat::Human) {
-        Some(layer) => tracing_subscriber::registry()
-            .with(filter())
-            .with(layer)
-            .init(),
+    let wanted = std::env::var_os("HANDOFFD_LOG");
+    let (filter, complaint) = filter(wanted.as_deref());
+    let layer = match journal().filter(|_| format == LogFormat::Human) {
+        Some(journal) => journal.boxed(),
         None => to_stderr(format),
+    };
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(layer)
+        .init();
+    if let Some(complaint) = complaint {
+        tracing::warn!("{complaint}");
     }
 }
 
-fn filter() -> EnvFilter {
-    EnvFilter::try_from_env("HANDOFFD_LOG").unwrap_or_else(|_| EnvFilter::new("info"))
+/// What is logged, and what is wrong with the wish for it.
+fn filter(wanted: Option<&OsStr>) -> (Targets, Option<String>) {
+    let as_ever = Targets::new().with_default(tracing::Level::INFO);
+    let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) else {
+        return (as_ever, None);
+    };
+    // A word that is no level would be taken for a part of the program, and silence the rest.
+    let is_meant = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
+    let understood = wanted.to_str().filter(|it| it.split(',').all(is_meant));
+    match understood.and_then(|it| it.parse().ok()) {
+        Some(filter) => (filter, None),
+        None => {
+            let complaint = format!(
+                "HANDOFFD_LOG={} is not understood, and info is logged; write error, warn, info or \
+                 debug",
+                wanted.display()
+            );
+            (as_ever, Some(complaint))
+        }
+    }
 }
 
-fn to_stderr(format: LogFormat) {
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter())
+fn to_stderr<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+{
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         // It would complain on stderr, and panic where that is what can't be written.
-        .log_internal_errors(false);
+        .log_internal_errors(false)
+        .with_target(false);
     match format {
         LogFormat::Human => {
             let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            builder.with_ansi(color).with_target(false).init();
+            layer.with_ansi(color).boxed()
         }
-        LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
     }
 }
 
@@ -84,6 +112,30 @@ fn is_stream(named: &OsStr, device: u64, inode: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wish_that_is_not_understood_is_said_and_changes_nothing() {
+        for (wanted, level, understood) in [
+            (None, tracing::Level::INFO, true),
+            (Some(""), tracing::Level::INFO, true),
+            (Some("debug"), tracing::Level::DEBUG, true),
+            (Some("warn"), tracing::Level::WARN, true),
+            (Some("warn,handoffd=debug"), tracing::Level::DEBUG, true),
+            (Some("verbose"), tracing::Level::INFO, false),
+            (Some("handoffd=loud"), tracing::Level::INFO, false),
+        ] {
+            let (filter, complaint) = filter(wanted.map(OsStr::new));
+            assert_eq!(complaint.is_none(), understood, "{wanted:?}");
+            for at in [
+                tracing::Level::WARN,
+                tracing::Level::INFO,
+                tracing::Level::DEBUG,
+            ] {
+                let logged = filter.would_enable("handoffd::engine", &at);
+                assert_eq!(logged, at <= level, "{wanted:?} at {at}");
+            }
+        }
+    }
 
     #[test]
     fn only_the_stream_that_is_named_is_the_journal() {
