@@ -1,7 +1,9 @@
 //! Chains: taking in what helpers gave back, deadlines of questions, and cancelling all below.
 
 use std::collections::HashSet;
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -221,10 +223,23 @@ fn cancel_by_file(world: &World, child: &str, above: &str, by: Option<&str>) -> 
     let bytes = command.to_string().into_bytes();
     let durability = world.config().daemon.durability;
     let path = world.layout.control().join(&name);
+    if is_ordered(&path, child) {
+        return Ok(());
+    }
     durable::write_whole(&path, &temp, &bytes, durability)?;
     world.tell(Event::Listed {
         folder: Folder::Control,
         names: vec![name.into()],
     });
     Ok(())
+}
+
+/// Whether the cancel of a child is on its way already. Its file stays until an attempt has ended,
+/// and the same words in a new one would be another order.
+fn is_ordered(path: &Path, child: &str) -> bool {
+    let order = fs::read(path).ok();
+    let order = order.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    order.is_some_and(|it| {
+        it["action"] == "cancel" && it["handoff_id"] == child && it.get("revision").is_none()
+    })
 }

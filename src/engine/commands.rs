@@ -167,6 +167,11 @@ impl Dismissal {
         self.name == name
     }
 
+    /// Whether it is for this very file, and not for another that came under its name.
+    pub fn is_for_file(&self, name: &OsStr, identity: Identity) -> bool {
+        self.is_for(name) && self.identity == identity
+    }
+
     pub fn carried_out(self) {
         if Identity::at(&self.path).is_ok_and(|now| now == self.identity) {
             let _ = fs::remove_file(&self.path);

@@ -117,8 +117,12 @@ impl Engine {
             }
             return match whole.command.action {
                 Action::Cancel => {
-                    running.cancelled = Some(commands::cancel_words(&whole.command));
                     let known = self.dismissals.entry(id.clone()).or_default();
+                    // Its file stays until the attempt has ended, and may be read more than once.
+                    if known.iter().any(|it| it.is_for_file(&name, whole.identity)) {
+                        return;
+                    }
+                    running.cancelled = Some(commands::cancel_words(&whole.command));
                     known.push(Dismissal::new(&self.world, &name, whole.identity));
                     self.deferred_commands.insert(name);
                     let command = whole.command;

@@ -238,6 +238,19 @@ impl Root {
         shown["problems"].to_string()
     }
 
+    /// How many lines of the audit log tell this event of this handoff.
+    pub fn told(&self, id: &str, event: &str) -> usize {
+        let lines = self.names("audit").into_iter().flat_map(|name| {
+            let text = fs::read_to_string(self.path("audit").join(name)).unwrap_or_default();
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines
+        });
+        lines
+            .filter_map(|line| serde_json::from_str::<Value>(&line).ok())
+            .filter(|line| line["handoff_id"] == id && line["event"] == event)
+            .count()
+    }
+
     /// A small request, dropped now, is completed: the daemon is well.
     pub fn assert_works(&self, id: &str) {
         self.drop_request(id, &orders("exit 0"));

@@ -244,6 +244,9 @@ fn a_cancel_reaches_all_below_and_leaves_no_process() {
         ["delegated"],
         "it did not run again"
     );
+    for id in ids.iter().chain(&below) {
+        assert_eq!(root.told(id, "command"), 1, "{id} is told once");
+    }
 }
 
 #[test]
