@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::divert::{self, Destination, destination};
-use crate::engine::event::{Diverted, Event, Folder};
+use crate::engine::event::{Diverted, Event, Folder, Listing};
 use crate::engine::intake::{Broken, Seen, Submission};
-use crate::engine::parked::{On, Parked};
+use crate::engine::parked::{On, Parked, Sight};
 use crate::engine::world::World;
 use crate::engine::{Alarm, Busy, Engine, UNCLOSED_SETTLE_MS, Unsettled, attempt, folders};
 use crate::policy::intake::{Plan, dependency_cycle};
@@ -105,8 +105,15 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_listing_done(&mut self, folder: Folder, failed: Option<String>) {
+    pub(super) fn on_listing_done(&mut self, folder: Folder, listed: Listing) {
         self.listing.remove(&folder);
+        if folder == Folder::Waiting {
+            self.seek_unseen(listed == Listing::Whole && !self.shared);
+        }
+        let failed = match listed {
+            Listing::Failed(why) => Some(why),
+            Listing::Whole | Listing::Unchanged => None,
+        };
         if self.relist.remove(&folder) {
             self.list(folder, true);
         }
@@ -131,7 +138,10 @@ impl Engine {
                 }
                 Folder::Control => self.read_command(name),
                 Folder::InProgress => self.check_stray(State::InProgress, &name),
-                Folder::Waiting => self.check_stray(State::Waiting, &name),
+                Folder::Waiting => {
+                    self.see_waiting(&name);
+                    self.check_stray(State::Waiting, &name);
+                }
             }
         }
     }
@@ -338,6 +348,7 @@ impl Engine {
                             warn_ms: None,
                             ended: 0,
                             misses: 0,
+                            sight: Sight::default(),
                         },
                     );
                 }
@@ -438,17 +449,19 @@ pub(super) fn list_one(world: &World, scanner: &Mutex<Scanner>, folder: Folder, 
     };
     let needed = scanner().needs_listing(&path, world.now().wall.0);
     let listed = match needed {
-        Ok(needed) if needed || anyway => list_names(world, folder, &path),
-        Ok(_) => Ok(()),
+        Ok(needed) if needed || anyway => list_names(world, folder, &path).map(|()| Listing::Whole),
+        Ok(_) => Ok(Listing::Unchanged),
         Err(error) => Err(error),
     };
-    let failed = listed.err().map(|error| {
+    let listed = listed.unwrap_or_else(|error| {
         scanner().forget(&path);
         let _ = world.layout.ensure();
         let path = world.layout.relative(&path);
-        format!("{path} can't be listed ({error}); it is tried again at every rescan")
+        Listing::Failed(format!(
+            "{path} can't be listed ({error}); it is tried again at every rescan"
+        ))
     });
-    world.tell(Event::ListingDone { folder, failed });
+    world.tell(Event::ListingDone { folder, listed });
 }
 
 fn list_names(world: &World, folder: Folder, path: &std::path::Path) -> std::io::Result<()> {

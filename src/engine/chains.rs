@@ -15,6 +15,7 @@ use crate::engine::world::World;
 use crate::policy::human::{Facts, answer, ask_person, asked_by};
 use crate::policy::next::wait;
 use crate::protocol::control::{Action, Command};
+use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
@@ -22,6 +23,9 @@ use crate::protocol::view::View;
 
 /// How many descendants one cancel may reach.
 const MOST_DESCENDANTS: usize = 10_000;
+
+/// The status of a helper whose record is nowhere.
+const LOST: &str = "lost";
 
 /// How often to look for a handoff that may be on its way between two folders.
 const LOOKS: usize = 5;
@@ -43,35 +47,63 @@ pub fn take_returns(world: &World, id: &str) {
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect();
-    let returned = ids.iter().map(|child| returned(world, child));
+    let returned: Vec<Value> = ids.iter().map(|it| returned(world, id, it)).collect();
+    let lost: Vec<String> = ids
+        .iter()
+        .zip(&returned)
+        .filter(|(_, it)| it["status"] == LOST)
+        .map(|(id, _)| id.clone())
+        .collect();
     record.meta.links.returns.extend(returned);
     let now = world.now();
     let event = if let Some(kind) = asked_by(&record) {
-        let reason = format!("{} answered; see handoffd.returns", ids.join(", "));
+        let how = if lost.is_empty() {
+            format!("{} answered", ids.join(", "))
+        } else {
+            how_returned(&ids, &lost)
+        };
+        let reason = format!("{how}; see handoffd.returns");
         ask_person(&mut record, kind, &reason, now, world.boot);
         "waiting_human"
     } else {
-        let reason = format!("{} returned; it runs when a place is free", listed(&ids));
+        let reason = format!(
+            "{}; it runs when a place is free",
+            how_returned(&ids, &lost)
+        );
         wait(&mut record, "retry", Some(0), &reason, now, world.boot);
         "returned"
     };
     write(world, id, &record, State::Waiting, event, || {});
 }
 
-fn listed(ids: &[String]) -> String {
-    match ids {
-        [] => "nobody".to_owned(),
-        [one] => one.clone(),
-        many => format!("all {} helpers", many.len()),
+/// Who came back, and whose record is gone.
+fn how_returned(ids: &[String], lost: &[String]) -> String {
+    let gone = match (lost, ids) {
+        ([], [one]) => return format!("{one} returned"),
+        ([], many) => return format!("all {} helpers returned", many.len()),
+        ([one], _) => format!("{one} is gone, deleted or moved away"),
+        ([first, ..], _) => format!(
+            "{} helpers are gone, deleted or moved away, {first} among them",
+            lost.len()
+        ),
+    };
+    if lost.len() < ids.len() {
+        format!("{gone}; the others returned")
+    } else {
+        gone
     }
 }
 
 /// What one helper gave back.
-fn returned(world: &World, child: &str) -> Value {
+fn returned(world: &World, parent: &str, child: &str) -> Value {
     let state = world.layout.states_of(child).first().copied();
     let record = state.and_then(|state| load(world, state, child));
     let (Some(state), Some(record)) = (state, record) else {
-        return json!({ "id": child, "status": "lost" });
+        tracing::warn!(
+            handoff_id = parent,
+            "its helper {child} is gone: it goes on without"
+        );
+        return json!({ "id": child, "status": LOST, "result": { "error": lost(child) } });
     };
     let result = match state {
         State::Failed => json!({ "error": record.doc.get("error") }),
@@ -82,6 +114,17 @@ fn returned(world: &World, child: &str) -> Value {
         "agent": View::of_record(&record).agent_written(),
         "status": state.status(),
         "result": result,
+    })
+}
+
+/// The error of a helper whose record is nowhere, in the place of one that failed.
+fn lost(child: &str) -> Value {
+    json!({
+        "code": ErrorCode::DependencyMissing.as_str(),
+        "message": format!(
+            "the record of the helper {child} stands in no folder: somebody deleted it or moved it \
+             away before it had ended. Go on without its result, or ask for help again"
+        ),
     })
 }
 

@@ -1,6 +1,8 @@
 //! The end of the loop: whether anything is left to wait for.
 
-use crate::engine::{Engine, Stopping, parked};
+use crate::engine::parked::{On, Parked};
+use crate::engine::waits::MISSES;
+use crate::engine::{Engine, Stopping};
 
 impl Engine {
     /// Whether there is nothing left to wait for.
@@ -32,7 +34,12 @@ impl Engine {
             && self.rejecting.is_empty()
             && self.trouble.is_none()
             && !self.lot.iter().any(|(_, parked)| {
-                parked.ready || matches!(parked.on, parked::On::Retry | parked::On::Time)
+                parked.ready || matches!(parked.on, On::Retry | On::Time) || seeks_helpers(parked)
             })
     }
+}
+
+/// Whether a helper is being looked for that may be gone; then its parent goes on without it.
+fn seeks_helpers(parked: &Parked) -> bool {
+    parked.on == On::Handoff && (1..MISSES).contains(&parked.misses)
 }

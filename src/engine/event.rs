@@ -47,14 +47,13 @@ pub enum Event {
         folder: Folder,
         names: Vec<OsString>,
     },
-    /// A listing is over, or was not needed.
-    /// Whether everybody may write to a folder, with what to do about it.
-    Shared(Option<(String, String)>),
+    /// A listing is over.
     ListingDone {
         folder: Folder,
-        /// Why it could not be listed.
-        failed: Option<String>,
+        listed: Listing,
     },
+    /// Whether everybody may write to a folder, with what to do about it.
+    Shared(Option<(String, String)>),
     Seen {
         name: OsString,
         seen: Box<Seen>,
@@ -134,8 +133,11 @@ pub enum Event {
         id: String,
         needs: Needs,
     },
-    /// An id was looked for that was not where it was thought to be, and what was found is told.
-    Rechecked,
+    /// Ids were looked for that were not where they were thought to be. What is on its way was
+    /// told; these are not, and stand in another folder or in none.
+    Sought {
+        gone: Vec<(String, Option<State>)>,
+    },
     /// A file that is no request was set aside, under this id if it was still there.
     Rejected {
         name: OsString,
@@ -166,6 +168,17 @@ pub enum Event {
     Panicked,
     /// Another daemon holds this root now.
     RootLost,
+}
+
+/// How a listing went.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// All names were told.
+    Whole,
+    /// The folder is as it was at the last one.
+    Unchanged,
+    /// Why it could not be listed, or not to its end.
+    Failed(String),
 }
 
 #[derive(Debug)]

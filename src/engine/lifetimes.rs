@@ -92,7 +92,7 @@ impl Engine {
     fn look_again(&mut self, id: &str, from: &Source) {
         match from {
             Source::Pending { ext, .. } => self.queue_look(format!("{id}.{ext}").into()),
-            Source::Waiting => self.recheck(id.to_owned()),
+            Source::Waiting => self.recheck(id.to_owned(), true),
         }
     }
 

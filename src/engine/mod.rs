@@ -22,6 +22,7 @@ pub mod event;
 pub mod figures;
 pub mod folders;
 pub mod former;
+mod gone;
 pub mod handover;
 pub mod heard;
 pub mod hire;
@@ -90,8 +91,10 @@ enum Busy {
     Diverting,
     /// Judging, or its outcome is being written.
     Concluding,
-    /// A command or the end of a wait.
+    /// A command, or a file that nobody expected.
     Moving,
+    /// The end of a wait, by itself or by a command.
+    Waking,
     /// An attempt whose record is gone is being ended.
     Orphan,
 }
@@ -289,7 +292,7 @@ impl Engine {
         match event {
             Event::Hint(hint) => self.on_hint(hint),
             Event::Listed { folder, names } => self.on_listed(folder, names),
-            Event::ListingDone { folder, failed } => self.on_listing_done(folder, failed),
+            Event::ListingDone { folder, listed } => self.on_listing_done(folder, listed),
             Event::Immovable { name, why } => self.on_immovable(&name, why),
             Event::Shared(found) => self.on_shared(found),
             Event::Seen { name, seen } => self.on_seen(name, *seen),
@@ -318,7 +321,7 @@ impl Engine {
             Event::Moved { id, to, parked } => self.on_moved(&id, to, parked),
             Event::Unmoved { id } => self.on_unmoved(id),
             Event::DependencyStates { id, needs } => self.on_dependency_states(&id, &needs),
-            Event::Rechecked => self.checks -= 1,
+            Event::Sought { gone } => self.on_sought(gone),
             Event::StrayDone { id, found } => self.on_stray(&id, *found),
             Event::Reloaded(config) => self.on_reloaded(config),
             Event::Swept { next } => self.on_swept(next),

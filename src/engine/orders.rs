@@ -156,7 +156,12 @@ impl Engine {
         }
         self.pending.remove(id.as_str());
         self.kept.take(&id);
-        self.busy.insert(id, Busy::Moving);
+        let doing = if parked.is_some() {
+            Busy::Waking
+        } else {
+            Busy::Moving
+        };
+        self.busy.insert(id, doing);
         self.deferred_commands.insert(name.clone());
         self.actors
             .run(move |world| commands::carry_out(world, &name, whole));

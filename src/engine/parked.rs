@@ -34,6 +34,18 @@ impl On {
     }
 }
 
+/// What listings of `waiting/` tell of a record's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sight {
+    /// No listing is under way, or it has not come to it.
+    #[default]
+    Unknown,
+    /// The listing that is under way shows it.
+    Seen,
+    /// A whole listing did not show it, and it is looked for.
+    Sought,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parked {
     pub on: On,
@@ -56,6 +68,7 @@ pub struct Parked {
     pub ended: usize,
     /// How often somebody it waits for could not be found.
     pub misses: u32,
+    pub sight: Sight,
 }
 
 impl Parked {
@@ -130,6 +143,7 @@ impl Parked {
             ready: false,
             ended: 0,
             misses: 0,
+            sight: Sight::default(),
         })
     }
 }
@@ -207,6 +221,20 @@ impl Lot {
             .get(id)
             .map(|ids| ids.iter().cloned().collect())
             .unwrap_or_default()
+    }
+
+    /// Takes what a listing of `waiting/` has shown, and hands out those that a whole one has not.
+    pub fn take_unseen(&mut self, whole: bool, busy: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut unseen = Vec::new();
+        for (id, parked) in &mut self.parked {
+            if parked.sight == Sight::Seen {
+                parked.sight = Sight::Unknown;
+            } else if whole && !busy(id) {
+                parked.sight = Sight::Sought;
+                unseen.push(id.clone());
+            }
+        }
+        unseen
     }
 
     /// All that wait for other handoffs.
@@ -316,6 +344,7 @@ mod tests {
             warn_ms: None,
             ended: 0,
             misses: 0,
+            sight: Sight::default(),
         }
     }
 
@@ -342,6 +371,21 @@ mod tests {
         assert_eq!(lot.dependents_of("p"), ["x"]);
         lot.remove("x");
         assert!(lot.dependents_of("p").is_empty());
+    }
+
+    #[test]
+    fn who_is_not_seen_by_a_whole_listing_is_sought() {
+        let mut lot = Lot::default();
+        let nobody = |_: &str| false;
+        for id in ["there", "busy", "gone"] {
+            lot.insert(id, parked(On::Human, None, &[]));
+        }
+        lot.get_mut("there").unwrap().sight = Sight::Seen;
+        assert!(lot.take_unseen(false, nobody).is_empty(), "cut short");
+        lot.get_mut("there").unwrap().sight = Sight::Seen;
+        assert_eq!(lot.take_unseen(true, |id| id == "busy"), ["gone"]);
+        assert_eq!(lot.get("gone").unwrap().sight, Sight::Sought);
+        assert_eq!(lot.get("there").unwrap().sight, Sight::Unknown);
     }
 
     #[test]

@@ -43,6 +43,14 @@ pub fn transition(
     line
 }
 
+/// One audit line for a record that somebody else took out of `waiting/`. Without a revision: what
+/// is gone can't be asked for it.
+pub fn record_gone(id: &str, at: crate::clock::Wall) -> audit::Event {
+    audit::Event::new(at, "record_gone")
+        .about(id)
+        .with("from", State::Waiting.status())
+}
+
 /// One audit line for bytes that are no request. Which id their notice gets is settled when they
 /// are set apart.
 pub fn refusal_line(notice: &Record, id: &str, at: crate::clock::Wall) -> audit::Event {

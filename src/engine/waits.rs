@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use crate::engine::event::{Event, Folder};
+use crate::engine::event::Event;
 use crate::engine::parked::{On, Parked};
 use crate::engine::past::Past;
 use crate::engine::recovery::{Found, recover_one};
@@ -15,7 +15,7 @@ use crate::protocol::lifecycle::State;
 const ARTIFACTS_EVERY_MS: u64 = 1000;
 
 /// How often a helper must be missing before it counts as lost, and how long in between.
-const MISSES: u32 = 5;
+pub(super) const MISSES: u32 = 5;
 const MISSED_AGAIN_MS: u64 = 1000;
 
 impl Engine {
@@ -207,7 +207,7 @@ impl Engine {
     ) {
         self.lot.remove(id);
         let id = id.to_owned();
-        self.busy.insert(id.clone(), Busy::Moving);
+        self.busy.insert(id.clone(), Busy::Waking);
         self.actors.run(move |world| job(world, &id));
     }
 
@@ -224,8 +224,8 @@ impl Engine {
     }
 
     pub(super) fn on_unmoved(&mut self, id: String) {
-        self.busy.remove(&id);
-        self.recheck(id);
+        let waited = self.busy.remove(&id) == Some(Busy::Waking);
+        self.recheck(id, waited);
         self.reread_deferred();
     }
 
@@ -241,30 +241,6 @@ impl Engine {
                 self.check_dependencies(&waiting);
             }
         }
-    }
-
-    /// Finds out where an id stands that is not where it was thought to be.
-    pub(super) fn recheck(&mut self, id: String) {
-        self.checks += 1;
-        self.readers.run(move |world| {
-            let named = |path: &std::path::Path| path.file_name().map(|name| vec![name.to_owned()]);
-            if let Some(names) = world.layout.submission(&id).and_then(|path| named(&path)) {
-                world.tell(Event::Listed {
-                    folder: Folder::Pending,
-                    names,
-                });
-            }
-            for (state, folder) in [
-                (State::Waiting, Folder::Waiting),
-                (State::InProgress, Folder::InProgress),
-            ] {
-                let path = world.layout.record(state, &id);
-                if let (true, Some(names)) = (path.exists(), named(&path)) {
-                    world.tell(Event::Listed { folder, names });
-                }
-            }
-            world.tell(Event::Rechecked);
-        });
     }
 
     /// A file in `in-progress/` or `waiting/` that is not one of ours is treated as

@@ -238,6 +238,12 @@ impl Root {
         shown["problems"].to_string()
     }
 
+    /// All that daemons on this root have logged.
+    pub fn log(&self) -> String {
+        let read = |name: String| fs::read_to_string(self.path("daemon-log").join(name)).unwrap();
+        self.names("daemon-log").into_iter().map(read).collect()
+    }
+
     /// How many lines of the audit log tell this event of this handoff.
     pub fn told(&self, id: &str, event: &str) -> usize {
         let lines = self.names("audit").into_iter().flat_map(|name| {

@@ -273,10 +273,20 @@ fn a_helper_that_somebody_deleted_is_lost_and_its_parent_is_told() {
     root.waiting(&kid);
     std::fs::remove_file(root.state("waiting", &kid)).unwrap();
     let record = root.completed("x");
-    assert_eq!(
-        record["handoffd"]["returns"],
-        json!([{"id": kid, "status": "lost"}])
+    let returned = &record["handoffd"]["returns"][0];
+    assert_eq!(returned["id"], json!(kid));
+    assert_eq!(returned["status"], "lost");
+    let error = &returned["result"]["error"];
+    assert_eq!(error["code"], "DEPENDENCY_MISSING");
+    let message = text(&error["message"]);
+    assert!(
+        message.contains(&kid) && message.contains("deleted"),
+        "{message}"
     );
+    assert_eq!(read(&root, "stdin.2")["handoffd"]["returns"][0], *returned);
+    let log = root.log();
+    assert!(log.contains(&format!("its helper {kid} is gone")), "{log}");
+    assert_eq!(root.told(&kid, "record_gone"), 1);
 }
 
 #[test]

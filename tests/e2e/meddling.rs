@@ -1,4 +1,4 @@
-//! Other hands in the daemon's folders: records edited, moved, added, and folders taken away.
+//! Other hands in the daemon's folders: records edited, moved, added, deleted, and folders taken away.
 
 use std::fs;
 
@@ -246,4 +246,115 @@ fn an_edited_wait_is_believed_only_where_it_is_still_a_record() {
     assert!(text(&record["error"]["message"]).contains("damaged"));
     assert!(root.states_of("y").is_empty(), "deleted is deleted");
     root.assert_works("good");
+}
+
+fn later() -> Value {
+    with(
+        orders("exit 0"),
+        json!({ "not_before": "2999-01-01T00:00:00Z" }),
+    )
+}
+
+fn waits_no_more(root: &Root, id: &str) {
+    wait_until("it is told", || {
+        (root.told(id, "record_gone") > 0).then_some(())
+    });
+}
+
+/// How often it is said that this handoff's record was taken away.
+fn warnings(root: &Root, id: &str) -> usize {
+    let about = format!("handoff_id=\"{id}\"");
+    let lines = root.log();
+    let said = |line: &str| line.contains("WARN") && line.contains("its record was");
+    let warned = |line: &&str| said(line) && line.contains(&about);
+    lines.lines().filter(warned).count()
+}
+
+#[test]
+fn a_wait_that_somebody_deleted_is_told_once_and_forgotten() {
+    let root = Root::with("defaults.dependency_wait = '100ms'");
+    let _daemon = Daemon::start(&root);
+    for id in ["x", "stays"] {
+        root.drop_request(id, &later());
+        root.record("waiting", id);
+    }
+    let over = json!({ "depends_on": ["x"] });
+    root.drop_request("after", &with(orders("exit 0"), over));
+    root.record("waiting", "after");
+    fs::remove_file(root.state("waiting", "x")).unwrap();
+    waits_no_more(&root, "x");
+    let (record, code) = root.failed("after");
+    assert_eq!(code, "DEPENDENCY_MISSING");
+    assert!(
+        text(&record["error"]["message"]).contains('x'),
+        "{record:#}"
+    );
+    wait_until("it is off the board", || {
+        let board = fs::read_to_string(root.path("context/state/current.json")).ok()?;
+        (board.contains("\"stays\"") && !board.contains("\"x\"")).then_some(())
+    });
+    // Listed again, because of another: nothing is said twice, and of nobody who is there.
+    root.drop_request("more", &later());
+    root.record("waiting", "more");
+    fs::remove_file(root.state("waiting", "more")).unwrap();
+    waits_no_more(&root, "more");
+    assert_eq!(root.told("x", "record_gone"), 1);
+    assert_eq!((warnings(&root, "x"), warnings(&root, "stays")), (1, 0));
+    let log = root.log();
+    assert!(log.contains("deleted from waiting/"), "{log}");
+    assert!(root.states_of("x").is_empty(), "deleted is deleted");
+    let deep = root.cli(&["check", "--deep"]);
+    assert!(deep.status.success(), "{deep:?}");
+    // Its id is free.
+    root.assert_works("x");
+    root.assert_audit_is_sound();
+}
+
+#[test]
+fn a_wait_that_is_over_and_was_deleted_is_told_too() {
+    // No rescan: its own time, and a command, find that it is gone.
+    let root = Root::with("daemon.rescan = '1h'\ndefaults.retry.delay = '1s'");
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &orders("exit 1"));
+    root.drop_request("y", &later());
+    for id in ["x", "y"] {
+        root.record("waiting", id);
+        fs::remove_file(root.state("waiting", id)).unwrap();
+    }
+    root.command("c.json", &json!({ "action": "cancel", "handoff_id": "y" }));
+    for id in ["x", "y"] {
+        waits_no_more(&root, id);
+        assert_eq!(warnings(&root, id), 1, "{id}");
+    }
+    let over = json!({ "depends_on": ["x"] });
+    root.drop_request("after", &with(orders("exit 0"), over));
+    root.record("waiting", "after");
+    root.assert_works("good");
+}
+
+#[test]
+fn a_wait_that_somebody_moved_to_a_final_folder_is_over() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &later());
+    root.record("waiting", "x");
+    let over = json!({ "depends_on": ["x"] });
+    root.drop_request("after", &with(orders("exit 0"), over));
+    root.record("waiting", "after");
+    fs::rename(root.state("waiting", "x"), root.state("failed", "x")).unwrap();
+    assert_eq!(root.failed("after").1, "DEPENDENCY_MISSING");
+    wait_until("it is told", || (warnings(&root, "x") == 1).then_some(()));
+}
+
+#[test]
+fn a_drain_does_not_wait_for_what_was_deleted() {
+    let root = Root::new();
+    root.drop_request("x", &later());
+    let mut daemon = Daemon::spawn(&root, |command| {
+        command.arg("--drain");
+    });
+    root.record("waiting", "x");
+    fs::remove_file(root.state("waiting", "x")).unwrap();
+    assert_eq!(daemon.exit_code(), Some(0));
+    assert_eq!(root.told("x", "record_gone"), 1);
 }

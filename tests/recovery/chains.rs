@@ -1,4 +1,4 @@
-//! Rows 32 to 36: what a decided record sets in motion, whoever waits, and answers.
+//! Rows 32 to 36 and 49: what a decided record sets in motion, whoever waits, and answers.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -137,13 +137,17 @@ fn row_34_who_ended_while_nobody_looked_wakes_its_parent() {
 }
 
 #[test]
-fn row_34_who_is_waited_for_and_nowhere_is_not_waited_for_by_a_drain() {
+fn row_34_a_parent_goes_on_without_a_helper_that_is_nowhere() {
     let root = Root::new();
     let mut record = waits_for(&["gone"]);
     record["handoffd"]["spawns"] = json!([]);
     root.put("handoffs/waiting/x.json", &record.to_string());
     root.recover();
-    assert_eq!(root.folders_of("x"), ["waiting"]);
+    let record = root.expect_completed("x", 1);
+    let returned = &record["handoffd"]["returns"][0];
+    assert_eq!(returned["status"], "lost");
+    let message = returned["result"]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("helper gone"), "{message}");
 }
 
 /// What a record remembers of a command that was carried out.
@@ -209,4 +213,23 @@ fn row_36_a_cancel_cut_in_half_reaches_all() {
             assert_eq!(root.starts(id), 0);
         }
     }
+}
+
+#[test]
+fn row_49_a_wait_that_was_deleted_stays_deleted_and_nobody_waits_for_it() {
+    let root = Root::new();
+    helper(&root, "deleted");
+    let mut record = parked("dependency");
+    record["depends_on"] = json!(["deleted"]);
+    record["waiting"] = json!({"on": "dependency", "ids": ["deleted"], "reason": "it waits"});
+    root.put("handoffs/waiting/x.json", &record.to_string());
+    root.recover();
+    assert_eq!(root.folders_of("x"), ["waiting"], "a person may answer");
+    fs::remove_file(root.state("waiting", "deleted")).unwrap();
+    root.recover();
+    assert!(root.folders_of("deleted").is_empty());
+    assert_eq!(root.folders_of("x"), ["failed"]);
+    let error = &root.record("failed", "x")["error"];
+    assert_eq!(error["code"], "DEPENDENCY_MISSING");
+    assert_eq!(root.starts("x"), 0);
 }

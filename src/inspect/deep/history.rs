@@ -24,6 +24,8 @@ struct Told {
     seq: u64,
     /// The outcome of the present budget, and its line.
     outcome: Option<(u64, u64)>,
+    /// Somebody deleted it, and the daemon knows.
+    gone: bool,
 }
 
 pub fn check(layout: &Layout, seen: &mut Seen, works: bool, report: &mut Report) -> io::Result<()> {
@@ -85,6 +87,12 @@ fn note(
     line: &Line,
     torn_at: u64,
 ) {
+    if line.event == "record_gone" {
+        if let Some(told) = told.get_mut(id) {
+            told.gone = true;
+        }
+        return;
+    }
     let text = |key: &str| line.detail.get(key).and_then(|value| value.as_str());
     let state = |word: Option<&str>| {
         State::ALL
@@ -127,6 +135,7 @@ fn note(
         highest: highest.max(revision),
         seq,
         outcome,
+        gone: false,
     };
     match told.get_mut(id) {
         Some(before) => *before = now,
@@ -145,7 +154,7 @@ fn compare(
         let Some(standing) = seen.of(id) else {
             let stands =
                 seen.exists(id) || seen.ids.contains_key(id) || !layout.states_of(id).is_empty();
-            if !told.to.is_final() && !stands {
+            if !told.to.is_final() && !told.gone && !stands {
                 let fault = Fault::new(
                     Invariant::OneFolder,
                     format!(

@@ -78,6 +78,11 @@ impl Handoffs {
         }
     }
 
+    /// Whether it was shown.
+    pub fn forget(&mut self, id: &str) -> bool {
+        self.entries.remove(id).is_some()
+    }
+
     /// Ids in the order in which they leave the board.
     fn kept(&self) -> Vec<&String> {
         let mut ids: Vec<(&String, &Entry)> = self.entries.iter().collect();

@@ -107,6 +107,13 @@ impl Board {
         shown.handoffs_dirty = true;
     }
 
+    /// Shows a handoff no more whose record is gone before it ended.
+    pub fn forget(&self, id: &str) {
+        let mut shown = self.lock();
+        shown.phases_dirty |= shown.phases.forget(id);
+        shown.handoffs_dirty |= shown.handoffs.forget(id);
+    }
+
     pub fn is_dirty(&self) -> bool {
         let shown = self.lock();
         shown.phases_dirty || shown.handoffs_dirty

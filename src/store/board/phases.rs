@@ -80,6 +80,13 @@ impl Phases {
         true
     }
 
+    /// Whether a phase was shown by this handoff.
+    pub fn forget(&mut self, id: &str) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|_, entry| entry["handoff_id"] != id);
+        self.entries.len() != before
+    }
+
     fn forget_oldest(&mut self) {
         let updated = |entry: &Value| entry["updated_at"].as_str().unwrap_or("").to_owned();
         let oldest = self
