@@ -22,9 +22,20 @@ pub struct Crew {
     /// The last number that was given to one.
     pub last: u32,
     /// Deaths in a row before any answer.
-    pub streaks: HashMap<AgentName, u32>,
+    pub streaks: HashMap<AgentName, Streak>,
     /// Processes of a daemon before this one, that are being ended.
     pub former: HashMap<Key, AgentName>,
+}
+
+/// Processes of one specialist that died one after the other, without an answer.
+#[derive(Debug)]
+pub struct Streak {
+    pub deaths: u32,
+    /// What the last of them was started as.
+    pub specialist: Arc<Specialist>,
+    pub last_ms: u64,
+    /// Until when nothing is started because of them.
+    pub until_ms: u64,
 }
 
 #[derive(Debug)]
@@ -282,9 +293,22 @@ impl Engine {
         }
     }
 
-    /// A process whose command has changed finishes its handoff and is let go.
+    /// A process whose command has changed finishes its handoff and is let go. What others died
+    /// of that were started in another way is over.
     pub(super) fn refit(&mut self) {
         let config = self.world.config();
+        let is_other = |agent: &AgentName, started: &Specialist| {
+            let now = config.specialist(agent);
+            !now.is_some_and(|now| is_same(started, now))
+        };
+        let streaks = self.crew.streaks.iter();
+        let over: Vec<AgentName> = streaks
+            .filter(|(agent, streak)| is_other(agent, &streak.specialist))
+            .map(|(agent, _)| agent.clone())
+            .collect();
+        for agent in over {
+            self.forget_deaths(&agent);
+        }
         for member in self.crew.members.values_mut() {
             match config.specialist(&member.agent) {
                 Some(specialist) if is_same(&member.specialist, specialist) => {

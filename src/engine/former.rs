@@ -4,8 +4,10 @@
 //! A resident process is never taken over: the wires to it are gone with the daemon that held
 //! them. It is ended, and nothing of its specialist is started before nothing of it is alive.
 
+use std::sync::Arc;
+
 use crate::engine::attempt::{Running, is_resident, ms};
-use crate::engine::crew::Member;
+use crate::engine::crew::{Member, Streak};
 use crate::engine::outcome::End;
 use crate::engine::world::World;
 use crate::engine::{Busy, Engine};
@@ -156,6 +158,27 @@ impl Engine {
         }
     }
 
+    /// A process gives signs of life that was started after the others had died: it is not known
+    /// to work yet, so another death counts on, but what is said of those is old.
+    pub(super) fn on_begun_well(&mut self, number: u32) {
+        let Some(member) = self.crew.members.get(&number) else {
+            return;
+        };
+        let streak = self.crew.streaks.get(&member.agent);
+        if streak.is_some_and(|streak| streak.last_ms <= member.since_ms) {
+            let key = problem_key(&member.agent);
+            self.problem(&key, None);
+        }
+    }
+
+    /// What its processes died of says nothing of those that would be started now.
+    pub(super) fn forget_deaths(&mut self, agent: &AgentName) {
+        if let Some(streak) = self.crew.streaks.remove(agent) {
+            self.schedule.lift_hold_until(agent, streak.until_ms);
+            self.problem(&problem_key(agent), None);
+        }
+    }
+
     /// Lets nothing of a specialist start for a while whose processes die before any answer.
     pub(super) fn on_death(&mut self, member: &Member) {
         let how = match (&member.fault, &member.ended) {
@@ -164,7 +187,8 @@ impl Engine {
             (None, Some(End::NotStarted { what, .. })) => format!("could not be started: {what}"),
             _ => return,
         };
-        if member.fault.is_none() && member.is_let_go() {
+        // One that is to be replaced says nothing of those that follow.
+        if member.outdated || member.fault.is_none() && member.is_let_go() {
             return;
         }
         let agent = &member.agent;
@@ -173,14 +197,21 @@ impl Engine {
             .members
             .values()
             .any(|other| other.agent == *agent && other.answered > 0 && !other.is_leaving());
-        let streak = self.crew.streaks.get(agent).copied().unwrap_or(0);
+        let streak = self.crew.streaks.get(agent).map_or(0, |it| it.deaths);
         let backoff = after_death(streak, member.answered > 0, others_work);
         if backoff.streak == 0 {
             return self.on_works(agent);
         }
-        self.crew.streaks.insert(agent.clone(), backoff.streak);
         let config = self.world.config();
-        let until = self.now_ms().saturating_add(ms(backoff.wait));
+        let now = self.now_ms();
+        let until = now.saturating_add(ms(backoff.wait));
+        let streak = Streak {
+            deaths: backoff.streak,
+            specialist: Arc::clone(&member.specialist),
+            last_ms: now,
+            until_ms: until,
+        };
+        self.crew.streaks.insert(agent.clone(), streak);
         self.schedule
             .hold(agent, until, || Self::limits_of(&config, agent));
         if backoff.streak >= WORTH_SAYING {

@@ -73,6 +73,7 @@ impl Engine {
                 let post = self.running.get_mut(&id).and_then(|it| it.post.as_mut());
                 if let Some(post) = post.filter(|post| post.number == number) {
                     post.beats += 1;
+                    self.on_begun_well(number);
                 }
             }
             Said::Answer(answer) => self.on_answer(number, answer),

@@ -186,6 +186,14 @@ impl Schedule {
         }
     }
 
+    /// Lifts the hold that ends at this very moment; a longer one has another reason.
+    pub fn lift_hold_until(&mut self, agent: &AgentName, until_boot_ms: u64) {
+        let lane = self.lanes.get_mut(agent);
+        if let Some(lane) = lane.filter(|lane| lane.held_until_ms == until_boot_ms) {
+            lane.held_until_ms = 0;
+        }
+    }
+
     /// Nothing of this specialist is started until it is unblocked as often as it was blocked.
     pub fn block(&mut self, agent: &AgentName, limits: impl Fn() -> AgentLimits) {
         self.lane(agent, limits).blocked += 1;

@@ -105,6 +105,22 @@ fn a_hold_stops_one_specialist_only() {
 }
 
 #[test]
+fn a_hold_is_lifted_only_for_its_own_reason() {
+    let mut schedule = Schedule::new(10);
+    schedule.push("a1", &agent("a"), Priority::Normal, 0, no_limits);
+    schedule.hold(&agent("a"), 5_000, no_limits);
+    schedule.hold(&agent("a"), 3_000, no_limits);
+    schedule.lift_hold_until(&agent("a"), 3_000);
+    assert_eq!(
+        started(&mut schedule, 0),
+        "At(5000)",
+        "the longer one stays"
+    );
+    schedule.lift_hold_until(&agent("a"), 5_000);
+    assert_eq!(started(&mut schedule, 0), "a1");
+}
+
+#[test]
 fn a_blocked_specialist_starts_nothing_until_all_are_out_of_the_way() {
     let mut schedule = Schedule::new(10);
     schedule.block(&agent("a"), no_limits);

@@ -95,6 +95,64 @@ fn a_process_that_dies_at_once_does_not_burn_the_queue() {
     });
 }
 
+/// Waits until it is said that processes have died, twice in a row.
+fn two_deaths_are_said(root: &Root) {
+    wait_until("it is said", || {
+        let said = "@res exited with 3, 2 times in a row";
+        root.problems().contains(said).then_some(())
+    });
+}
+
+#[test]
+fn deaths_are_said_no_more_once_a_new_process_is_heard() {
+    let root = resident("defaults.retry.max_retries = 0");
+    let _daemon = Daemon::start(&root);
+    for id in ["a", "b"] {
+        root.drop_request(id, &told("exit 3"));
+        root.failed(id);
+    }
+    two_deaths_are_said(&root);
+    root.drop_request("x", &told("mark up; await beat; beat; await go; ok"));
+    root.mark("x.up");
+    assert!(
+        root.problems().contains("in a row"),
+        "it may die like the others"
+    );
+    root.allow("beat");
+    wait_until("nothing is said", || {
+        (root.problems() == "[]").then_some(())
+    });
+    assert_eq!(root.states_of("x"), ["in-progress"], "it has not answered");
+    root.allow("go");
+    root.completed("x");
+}
+
+#[test]
+fn deaths_are_said_no_more_once_the_specialist_is_gone_or_another() {
+    let dying = format!("{}\ndefaults.retry.max_retries = 0", command("-"));
+    for mended in ["defaults.retry.max_retries = 0", &command("")] {
+        let root = Root::with(&dying);
+        let daemon = Daemon::start(&root);
+        for id in ["a", "b"] {
+            root.drop_request(id, &told("ok"));
+            root.failed(id);
+        }
+        two_deaths_are_said(&root);
+        // As it was: nothing is mended.
+        daemon.signal(Signal::HUP);
+        wait_until("it is read", || {
+            root.log().contains("configuration read").then_some(())
+        });
+        assert!(root.problems().contains("in a row"));
+        root.configure(mended);
+        daemon.signal(Signal::HUP);
+        wait_until("nothing is said", || {
+            (root.problems() == "[]").then_some(())
+        });
+        assert_eq!(processes(&root).len(), 2, "and nothing had to be started");
+    }
+}
+
 #[test]
 fn a_command_that_is_not_there_is_told() {
     let root = Root::with(
