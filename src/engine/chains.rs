@@ -123,7 +123,7 @@ fn lost(child: &str) -> Value {
         "code": ErrorCode::DependencyMissing.as_str(),
         "message": format!(
             "the record of the helper {child} stands in no folder: somebody deleted it or moved it \
-             away before it had ended. Go on without its result, or ask for help again"
+             away before its result was taken. Go on without it, or ask for help again"
         ),
     })
 }
