@@ -16,6 +16,8 @@ mod answers;
 mod bare;
 #[path = "looking/chains.rs"]
 mod chains;
+#[path = "looking/named.rs"]
+mod named;
 
 struct Root {
     dir: tempfile::TempDir,

@@ -1,10 +1,11 @@
 //! `handoffd check`: the configuration and the root, each finding with what to do.
 
+mod named;
+
 use std::fs::File;
 use std::io::{self, Write};
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::Args;
@@ -14,11 +15,10 @@ use serde_json::{Value, json};
 
 use crate::cli::{Global, Outcome};
 use crate::clock::{Clock, Wall};
-use crate::config::{Config, Specialist};
+use crate::config::Config;
 use crate::engine::{confine, folders};
 use crate::inspect::deep::{self, Examined};
 use crate::protocol::lifecycle::State;
-use crate::runner::launch;
 use crate::spool::layout::Layout;
 use crate::watch::filesystem;
 
@@ -44,14 +44,12 @@ pub fn check(global: &Global, options: &Options) -> Outcome {
     let config = global.load_config()?;
     let layout = global.existing_layout()?;
     let mut findings = Vec::new();
-    for (agent, specialist) in &config.specialists {
-        check_command(&layout, &agent.to_string(), specialist, &mut findings);
-    }
+    let mut notes = Vec::new();
+    named::check(&layout, &config, &mut findings, &mut notes);
     for (what, do_this) in confine::check(&config) {
         findings.push(Finding { what, do_this });
     }
     check_root(&layout, &config, &mut findings);
-    let mut notes = Vec::new();
     check_system(&mut findings, &mut notes);
     let deep = options.deep.then(|| deep::examine(&layout)).transpose()?;
     report(global, &findings, &notes, deep.as_ref());
@@ -61,51 +59,6 @@ pub fn check(global: &Global, options: &Options) -> Outcome {
         (true, false) => 1,
         (true, true) => 0,
     })
-}
-
-fn check_command(
-    layout: &Layout,
-    agent: &str,
-    specialist: &Specialist,
-    findings: &mut Vec<Finding>,
-) {
-    let argv = launch::command_line(&specialist.command, layout.root());
-    let Some(program) = argv.first() else { return };
-    let found = if specialist
-        .command
-        .first()
-        .is_some_and(|word| word.contains('/'))
-    {
-        is_executable(Path::new(program))
-    } else {
-        std::env::var_os("PATH").is_some_and(|path| {
-            std::env::split_paths(&path).any(|dir| is_executable(&dir.join(program)))
-        })
-    };
-    if !found {
-        findings.push(Finding {
-            what: format!(
-                "the command of {agent} can't be run: {}",
-                Path::new(program).display()
-            ),
-            do_this: "correct command in handoffd.toml, install it, or chmod +x it".to_owned(),
-        });
-    }
-    let folder = launch::working_dir(specialist, layout.root());
-    if !folder.is_dir() {
-        findings.push(Finding {
-            what: format!(
-                "the working_dir of {agent} is not a folder: {}",
-                folder.display()
-            ),
-            do_this: "make it, or correct working_dir in handoffd.toml".to_owned(),
-        });
-    }
-}
-
-fn is_executable(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// The path itself, or what stands nearest above it.

@@ -1,0 +1,151 @@
+//! What `check` says of programs, agents and schemas that the configuration names.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use super::Root;
+
+/// What is found with this configuration besides a specialist `coder`: problems and warnings.
+fn found(root: &Root, config: &str) -> (Vec<(String, String)>, String) {
+    let coder = "[specialists.coder]\ncommand = [\"true\"]\n";
+    fs::write(root.path("handoffd.toml"), format!("{config}\n{coder}")).unwrap();
+    let output = root.run(&["check", "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let findings = told["findings"].as_array().unwrap();
+    let is_fine = output.status.code() == Some(0);
+    assert_eq!(is_fine, findings.is_empty(), "{config}: {told:#}");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let findings = findings
+        .iter()
+        .map(|finding| (text(&finding["problem"]), text(&finding["do"])));
+    (findings.collect(), told["warnings"].to_string())
+}
+
+fn with_files() -> Root {
+    let root = Root::new();
+    for folder in ["schemas", "tools"] {
+        fs::create_dir(root.path(folder)).unwrap();
+    }
+    for (name, mode) in [("tools/run.sh", 0o755), ("tools/text", 0o644)] {
+        fs::write(root.path(name), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(root.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for (name, text) in [
+        ("good.json", r#"{"type": "object", "required": ["a"]}"#),
+        ("cut.json", r#"{"type": "#),
+        ("wrong.json", r#"{"type": "thing"}"#),
+        ("refers.json", r#"{"$ref": "gone.json"}"#),
+    ] {
+        fs::write(root.path("schemas").join(name), text).unwrap();
+    }
+    root
+}
+
+#[test]
+fn what_is_there_is_fine() {
+    let root = with_files();
+    for config in [
+        "[notify]\nfailed = [\"tools/run.sh\"]\nwaiting_human = [\"sh\", \"tools/none\"]\n",
+        "[[gates]]\nname = \"g\"\nphases = [\"p\"]\ncommand = [\"true\"]\n",
+        "[workflows.w]\nsteps = [{ phase = \"p\", agent = \"coder\" }, { phase = \"q\", agent = \
+         \"human\" }]\n",
+        "[routes.blocked]\nunknown = \"human\"\nout_of_scope = \"@coder\"\n",
+        "[workflows.w]\nsteps = [{ phase = \"p\", agent = \"@any\" }]\n[specialists.\"*\"]\ncommand \
+         = [\"true\"]\n",
+        "[specialists.a]\ncommand = [\"true\"]\nverify = [\"tools/run.sh\"]\ninput_schema = \
+         \"good.json\"\noutput_schema = \"good.json\"\n",
+    ] {
+        assert_eq!(found(&root, config).0, [], "{config}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_found_before_a_handoff_needs_it() {
+    let root = with_files();
+    let specialist = |line: &str| format!("[specialists.a]\ncommand = [\"true\"]\n{line}\n");
+    let gate = "[[gates]]\nname = \"units\"\nphases = [\"p\"]\ncommand = [\"no-such-program\"]\n";
+    for (config, what, do_this) in [
+        (
+            specialist("verify = [\"no-such-program\"]"),
+            "the verify command of @a can't be run: no-such-program",
+            "correct verify",
+        ),
+        (
+            specialist("verify = [\"tools/text\"]"),
+            "the verify command of @a can't be run: ",
+            "chmod +x",
+        ),
+        (
+            "[notify]\nfailed = [\"tools/none.sh\"]\n".to_owned(),
+            "the command of notify.failed can't be run: ",
+            "correct notify.failed",
+        ),
+        (
+            "[notify]\nwaiting_human = [\"tools\"]\n".to_owned(),
+            "the command of notify.waiting_human can't be run: tools",
+            "correct notify.waiting_human",
+        ),
+        (
+            "[notify]\ncompleted = [\"./tools\"]\n".to_owned(),
+            "the command of notify.completed can't be run: ",
+            "correct notify.completed",
+        ),
+        (
+            gate.to_owned(),
+            "the command of the gate units can't be run: no-such-program",
+            "install it",
+        ),
+        (
+            "[workflows.w]\nsteps = [{ phase = \"p\", agent = \"@nobody\" }]\n".to_owned(),
+            "the step p of the workflow w names @nobody",
+            "[specialists.\"@nobody\"]",
+        ),
+        (
+            "[routes.blocked]\nunknown = \"nobody\"\n".to_owned(),
+            "routes.blocked.unknown names @nobody",
+            "[specialists.\"@nobody\"]",
+        ),
+        (
+            specialist("input_schema = \"none.json\""),
+            "the input_schema of @a can't be used: there is no schema",
+            "put it into schemas/",
+        ),
+        (
+            specialist("output_schema = \"cut.json\""),
+            "the output_schema of @a can't be used: the schema 'cut.json' is not JSON",
+            "mend the schema",
+        ),
+        (
+            specialist("output_schema = \"wrong.json\""),
+            "is not a valid JSON Schema",
+            "mend the schema",
+        ),
+        (
+            specialist("input_schema = \"refers.json\""),
+            "refers to 'gone.json', which is not in schemas/",
+            "put it into schemas/",
+        ),
+    ] {
+        let (found, _) = found(&root, &config);
+        let [(problem, advice)] = found.as_slice() else {
+            panic!("{config}: {found:?}")
+        };
+        assert!(problem.contains(what), "{config}: {problem}");
+        assert!(advice.contains(do_this), "{config}: {advice}");
+    }
+}
+
+#[test]
+fn a_schema_that_may_be_missing_is_a_warning() {
+    let root = with_files();
+    let (found, warnings) = found(
+        &root,
+        "[intake]\nmissing_schema = \"warn\"\n[specialists.a]\ncommand = \
+         [\"true\"]\ninput_schema = \"none.json\"\n",
+    );
+    assert_eq!(found, []);
+    assert!(warnings.contains("input_schema of @a"), "{warnings}");
+}
