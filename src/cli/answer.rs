@@ -90,10 +90,10 @@ fn check(layout: &Layout, action: &str, id: &str, choice: Option<&str>) -> Resul
         let text = format!("can't {action} {id}: {stands} (see: handoffd explain {id})");
         return Err(Failed::thing("NOT_WAITING", anyhow::anyhow!(text)));
     };
-    if action == "ask" && !question.may_ask() {
-        let text = format!(
-            "can't ask about {id}: nothing has run yet that could answer; approve or reject it"
-        );
+    if action == "ask"
+        && let Some(why) = question.nobody_to_ask()
+    {
+        let text = format!("can't ask about {id}: {why}; approve or reject it");
         return Err(Failed::thing("NOBODY_TO_ASK", anyhow::anyhow!(text)));
     }
     match choice.and_then(|choice| question.refuses(choice)) {

@@ -25,6 +25,8 @@ pub struct Question {
     pub own_options: bool,
     pub until: Option<Wall>,
     pub escalated_to: Option<String>,
+    /// Whether an agent is said to have sent it.
+    pub sent: bool,
     /// Whether a no runs it again.
     pub rerun: bool,
     /// What happens when nobody answers in time, as the end of a sentence.
@@ -60,6 +62,7 @@ impl Question {
                 Some("escalate") => format!("{to} is asked"),
                 _ => "it is rejected".to_owned(),
             },
+            sent: view.source().is_some(),
             kind,
             gate: text("gate"),
             reason: text("reason").unwrap_or_default(),
@@ -106,7 +109,16 @@ impl Question {
 
     /// Whether there is somebody who could answer a question back.
     pub fn may_ask(&self) -> bool {
-        self.kind != "gate"
+        self.nobody_to_ask().is_none()
+    }
+
+    /// Why nobody could answer a question back.
+    pub fn nobody_to_ask(&self) -> Option<&'static str> {
+        match self.kind.as_str() {
+            "gate" => Some("nothing has run yet that could answer"),
+            "task" if !self.sent => Some("no agent sent it that could answer"),
+            _ => None,
+        }
     }
 
     /// Why `choice` can't be given, with what can.
@@ -186,6 +198,24 @@ mod tests {
             question.refuses("sell").unwrap(),
             "\"sell\" is not one of the options; choose from: ship, hold"
         );
+    }
+
+    #[test]
+    fn only_who_is_there_can_be_asked_back() {
+        for (kind, source, may_ask) in [
+            ("review", json!(null), true),
+            ("blocked", json!(null), true),
+            ("gate", json!({"agent_id": "@a"}), false),
+            ("task", json!({"agent_id": "@a"}), true),
+            ("task", json!(null), false),
+        ] {
+            let doc = json!({
+                "target": {"agent_id": "human"}, "source": source,
+                "waiting": {"on": "human", "kind": kind},
+            });
+            let question = Question::of(doc.as_object().unwrap()).unwrap();
+            assert_eq!(question.may_ask(), may_ask, "{kind}, {source}");
+        }
     }
 
     #[test]

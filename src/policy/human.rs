@@ -64,7 +64,7 @@ pub fn ask_person(record: &mut Record, kind: Kind, reason: &str, now: Now, boot:
     let name = view.text("gate", "name").map(str::to_owned);
     let done = done(record, &view);
     let items = view.inner("validation_request", "items").cloned();
-    let options = options(&view);
+    let options = options(&view, kind);
     wait(record, "human", length, reason, now, boot);
     if let Some(Value::Object(waiting)) = record.doc.get_mut("waiting") {
         waiting.insert("kind".to_owned(), kind.as_str().into());
@@ -99,8 +99,13 @@ fn done(record: &Record, view: &View<'_>) -> Option<String> {
     said.and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The options that a person has, with what each means.
-fn options(view: &View<'_>) -> Map<String, Value> {
+/// The options that a person has, with what each means. What is certain to be refused is none.
+fn options(view: &View<'_>, kind: Kind) -> Map<String, Value> {
+    let could_answer = match kind {
+        Kind::Gate => false,
+        Kind::Task => view.source().is_some(),
+        Kind::Review | Kind::Blocked => true,
+    };
     match view.inner("validation_request", "options") {
         Some(Value::Object(options)) => options.clone(),
         Some(Value::Array(choices)) => {
@@ -115,6 +120,7 @@ fn options(view: &View<'_>) -> Map<String, Value> {
             ("ask", "ask for more first"),
         ]
         .into_iter()
+        .filter(|(option, _)| *option != "ask" || could_answer)
         .map(|(option, meaning)| (option.to_owned(), meaning.into()))
         .collect(),
     }
@@ -146,7 +152,7 @@ pub fn answer(
             on(record).unwrap_or("something else")
         ));
     };
-    check_choice(record, command)?;
+    check_choice(record, command, kind)?;
     let said = json!({
         "action": command.action.as_str(), "choice": command.choice,
         "comment": command.comment, "by": command.by, "at": facts.now.wall.to_string(),
@@ -234,7 +240,7 @@ fn on(record: &Record) -> Option<&str> {
 }
 
 /// Where options are listed, a choice must be one of them.
-fn check_choice(record: &Record, command: &Command) -> Result<(), String> {
+fn check_choice(record: &Record, command: &Command, kind: Kind) -> Result<(), String> {
     let view = View::of_record(record);
     let Some(choice) = &command.choice else {
         return Ok(());
@@ -242,7 +248,7 @@ fn check_choice(record: &Record, command: &Command) -> Result<(), String> {
     if view.inner("validation_request", "options").is_none() {
         return Ok(());
     }
-    let options = options(&view);
+    let options = options(&view, kind);
     if options.contains_key(choice) {
         return Ok(());
     }
@@ -305,14 +311,18 @@ fn rejected(command: &Command) -> Failure {
 fn ask_source(record: &mut Record, command: &Command, facts: &Facts<'_>) -> Result<(), String> {
     let view = View::of_record(record);
     let id = facts.id;
-    let source = view
-        .source()
-        .and_then(|source| AgentName::parse(source).ok())
-        .filter(|source| facts.config.specialist(source).is_some());
-    let Some(agent) = source else {
+    let instead = "approve or reject it, and say in the comment what was not clear";
+    let Some(source) = view.source() else {
         return Err(format!(
-            "can't ask about {id}: whoever sent it is no configured specialist; approve or \
-             reject it"
+            "can't ask about {id}: no agent sent it that could answer; {instead}"
+        ));
+    };
+    let agent = AgentName::parse(source)
+        .ok()
+        .filter(|agent| facts.config.specialist(agent).is_some());
+    let Some(agent) = agent else {
+        return Err(format!(
+            "can't ask about {id}: {source} sent it, which is no configured specialist; {instead}"
         ));
     };
     let mut input = Map::new();

@@ -14,6 +14,24 @@ fn config() -> Config {
     Config::parse(text, std::path::Path::new("t.toml")).unwrap()
 }
 
+#[test]
+fn only_what_can_be_answered_is_offered() {
+    let sent = json!({"target": {"agent_id": "human"}, "source": {"agent_id": "@dev"}});
+    let dropped = json!({"target": {"agent_id": "human"}});
+    for (request, kind, offered) in [
+        (&sent, Kind::Task, true),
+        (&dropped, Kind::Task, false),
+        (&sent, Kind::Gate, false),
+        (&dropped, Kind::Review, true),
+        (&dropped, Kind::Blocked, true),
+    ] {
+        let record = parked(request, kind);
+        let options = &record.doc["waiting"]["options"];
+        assert_eq!(options.get("ask").is_some(), offered, "{kind:?}");
+        assert!(options.get("approve").is_some() && options.get("reject").is_some());
+    }
+}
+
 fn parked(document: &Value, kind: Kind) -> Record {
     let mut record = Record::admit(document.as_object().unwrap().clone(), "x", None);
     ask_person(&mut record, kind, "why", NOW, "boot");
@@ -110,6 +128,17 @@ fn each_answer_does_what_its_kind_means() {
             (Err(why), Err(part)) => assert!(why.contains(part), "{why}"),
             (found, _) => panic!("{kind:?} {action:?}: {found:?}"),
         }
+    }
+    for (source, part) in [
+        (Value::Null, "no agent sent it"),
+        (json!({"agent_id": "@gone"}), "@gone sent it"),
+    ] {
+        let request = json!({"target": {"agent_id": "human"}, "source": source});
+        let why = answered(&mut parked(&request, Kind::Task), Action::Ask).unwrap_err();
+        assert!(
+            why.contains(part) && why.contains("approve or reject it"),
+            "{why}"
+        );
     }
     let mut asked = parked(&request, Kind::Task);
     answered(&mut asked, Action::Ask).unwrap();

@@ -261,7 +261,14 @@ fn commands_that_came_while_nobody_was_there_are_carried_out() {
 fn an_answer_that_the_daemon_refuses_is_told_with_its_reason() {
     let root = Root::new();
     let _daemon = Daemon::start(&root);
-    root.drop_request("asked", &json!({"target": {"agent_id": "human"}}));
+    let to_a_person = json!({"target": {"agent_id": "human"}});
+    root.drop_request("dropped", &to_a_person);
+    root.record("waiting", "dropped");
+    let output = root.cli(&["ask", "dropped", "--comment", "why?"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no agent sent it"), "{said}");
+    let sent = with(to_a_person, json!({"source": {"agent_id": "@stranger"}}));
+    root.drop_request("asked", &sent);
     root.record("waiting", "asked");
     // Whether somebody could answer it is known to the daemon alone.
     let output = root.cli(&["ask", "asked", "--comment", "why?", "--json"]);
