@@ -20,6 +20,7 @@ use crate::inspect::daemon::Daemon;
 use crate::inspect::list::rows;
 use crate::inspect::newest;
 use crate::inspect::summary::{Place, Row};
+use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::{Layout, make_folder};
 
@@ -99,7 +100,15 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
         filter.states.push(State::Failed);
     }
     let places = newest::all(&layout, &filter)?;
-    let found: Vec<Row> = rows(places, &filter).map(|(_, row)| row).collect();
+    let matching = rows(places, &filter).map(|(_, row)| row);
+    let (found, left_out) = worth_retrying(matching);
+    if let Some(told) = left_out.told() {
+        eprintln!("{told}");
+        if found.is_empty() {
+            eprintln!("nothing is retried");
+            return Ok(0);
+        }
+    }
     if found.is_empty() {
         eprintln!("nothing matches; nothing is retried");
         return Ok(0);
@@ -109,6 +118,57 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
     }
     let ids: Vec<String> = found.into_iter().map(|row| row.id).collect();
     send(global, &layout, "retry", &ids, &options.words, None)
+}
+
+/// How many a bulk retry leaves out.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LeftOut {
+    refused: usize,
+    duplicates: usize,
+}
+
+impl LeftOut {
+    /// Both kinds in one line, each with what to do instead.
+    fn told(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        match self.refused {
+            0 => {}
+            1 => parts.push(
+                "1 refused file, which is no request (handoffd show ID says how to mend it)"
+                    .to_owned(),
+            ),
+            many => parts.push(format!(
+                "{many} refused files, which are no requests (handoffd show ID says how to mend \
+                 one)"
+            )),
+        }
+        match self.duplicates {
+            0 => {}
+            1 => parts.push("1 duplicate (if it is new work, retry it by its id)".to_owned()),
+            many => parts.push(format!(
+                "{many} duplicates (if one is new work, retry it by its id)"
+            )),
+        }
+        (!parts.is_empty()).then(|| format!("left out: {}", parts.join("; ")))
+    }
+}
+
+/// Who filters by time or text means work that failed. Refused bytes can't be run, and running a
+/// duplicate does again what its first one did.
+fn worth_retrying(matching: impl Iterator<Item = Row>) -> (Vec<Row>, LeftOut) {
+    let mut left_out = LeftOut::default();
+    let mut found = Vec::new();
+    for row in matching {
+        let code = row.error.as_ref().map(|(code, _)| code.as_str());
+        if row.refused {
+            left_out.refused += 1;
+        } else if code == Some(ErrorCode::DuplicateId.as_str()) {
+            left_out.duplicates += 1;
+        } else {
+            found.push(row);
+        }
+    }
+    (found, left_out)
 }
 
 /// Shows what would be retried, and asks where there is somebody to ask.
@@ -239,5 +299,44 @@ fn report(global: &Global, action: &str, id: &str, told: &Result<bool, String>) 
         Ok(true) => eprintln!("{action} {id}: done"),
         Ok(false) => eprintln!("{action} {id}: under way (see: handoffd explain {id})"),
         Err(reason) => eprintln!("{action} {id}: refused: {}", safe(reason, false)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_bulk_retry_leaves_out_is_told_in_one_line() {
+        for (refused, duplicates, told) in [
+            (0, 0, None),
+            (
+                1,
+                0,
+                Some(
+                    "left out: 1 refused file, which is no request (handoffd show ID says how to \
+                     mend it)",
+                ),
+            ),
+            (
+                0,
+                1,
+                Some("left out: 1 duplicate (if it is new work, retry it by its id)"),
+            ),
+            (
+                3,
+                2,
+                Some(
+                    "left out: 3 refused files, which are no requests (handoffd show ID says how \
+                     to mend one); 2 duplicates (if one is new work, retry it by its id)",
+                ),
+            ),
+        ] {
+            let left_out = LeftOut {
+                refused,
+                duplicates,
+            };
+            assert_eq!(left_out.told().as_deref(), told);
+        }
     }
 }

@@ -106,6 +106,7 @@ mod tests {
             attempts: 1,
             updated_at: Wall(0),
             error: error.map(|(code, message)| (code.to_owned(), message.to_owned())),
+            refused: false,
             waiting_on: Some("human".to_owned()),
             until: None,
             reason: None,

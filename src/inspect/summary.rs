@@ -31,6 +31,8 @@ pub struct Row {
     pub updated_at: Wall,
     /// The error's code and message.
     pub error: Option<(String, String)>,
+    /// Bytes that were no request; there is nothing to run.
+    pub refused: bool,
     /// What it waits for, in one word.
     pub waiting_on: Option<String>,
     /// Until when at the latest.
@@ -191,6 +193,9 @@ impl Place {
             priority: text(view.get("priority"))
                 .and_then(|priority| Priority::parse(&priority))
                 .unwrap_or_default(),
+            refused: record
+                .as_ref()
+                .is_some_and(|record| record.meta.rejected.is_some()),
             attempts: record.map_or(0, |record| record.meta.attempts.len()),
             updated_at: self.modified,
             error: error.filter(|_| self.state == State::Failed),
