@@ -228,10 +228,13 @@ fn choose(ended: &Ended, warnings: &mut Vec<String>) -> Result<Chosen, Box<Failu
                 ],
             )));
         }
-        Output::Broken { .. } | Output::Nothing => {}
+        Output::TooLarge if matches!(ended.exit, Exit::Code(0) | Exit::Lives) => {
+            return Err(Box::new(oversized(ended)));
+        }
+        Output::Broken { .. } | Output::TooLarge | Output::Nothing => {}
     }
     Ok(match &ended.stdout {
-        Output::Nothing => (None, None),
+        Output::Nothing | Output::TooLarge => (None, None),
         Output::Result { result, text } => (Some(result.clone()), text.clone()),
         Output::Text(text) => (None, Some(text.clone())),
         Output::Broken { why, text } => {
@@ -354,6 +357,20 @@ fn flooded(ended: &Ended) -> Failure {
         vec![
             "Write large output to a file below artifacts/ instead of printing it".to_owned(),
             "Raise daemon.max_output_size".to_owned(),
+        ],
+    )
+}
+
+fn oversized(ended: &Ended) -> Failure {
+    let limit = &ended.limits.max_output;
+    failure(
+        ErrorCode::ValidationFailed,
+        format!("the result at HANDOFF_RESULT is larger than daemon.max_output_size ({limit})"),
+        vec![
+            "Let the specialist write a smaller result: large things go into files below \
+             artifacts/, which the result lists in artifacts"
+                .to_owned(),
+            "Or raise daemon.max_output_size, then retry".to_owned(),
         ],
     )
 }

@@ -265,6 +265,26 @@ fn a_result_file_that_was_cut_short_is_not_a_success() {
 }
 
 #[test]
+fn a_result_file_that_is_too_large_is_told_what_makes_it_smaller() {
+    let mut told = ended(Exit::Code(0), "");
+    told.result_file = Output::TooLarge;
+    assert_eq!(word(&judge(&told)), "VALIDATION_FAILED+");
+    let Verdict::Failed(told) = judge(&told) else {
+        panic!()
+    };
+    assert!(told.message.contains("larger than daemon.max_output_size"));
+    let advice = told.actions.join("; ");
+    for part in [
+        "smaller result",
+        "artifacts/",
+        "raise daemon.max_output_size",
+    ] {
+        assert!(advice.contains(part), "{advice}");
+    }
+    assert!(!advice.contains("rename"), "{advice}");
+}
+
+#[test]
 fn the_failure_says_what_the_specialist_said_last() {
     let mut told = ended(Exit::Code(2), "");
     told.stderr_tail = "no such table: users".to_owned();

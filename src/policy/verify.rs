@@ -105,7 +105,7 @@ fn said(exit: Exit, stdout: &Output, stderr_tail: &str) -> Value {
         Exit::Unknown | Exit::Lives => None,
     };
     match stdout {
-        Output::Nothing => {}
+        Output::Nothing | Output::TooLarge => {}
         Output::Result { result, .. } => {
             said.insert("result".to_owned(), json!(result));
         }

@@ -28,6 +28,8 @@ pub enum Output {
         why: String,
         text: String,
     },
+    /// More than is read, so nobody knows what it is.
+    TooLarge,
 }
 
 impl Output {

@@ -115,7 +115,7 @@ fn read_result(path: &Path, most: u64) -> Output {
     match look(path, most) {
         Looked::Gone => Output::Nothing,
         Looked::Bytes { bytes, .. } => Output::read(&bytes),
-        Looked::TooLarge { .. } => broken("it is larger than daemon.max_output_size".to_owned()),
+        Looked::TooLarge { .. } => Output::TooLarge,
         Looked::Folder => broken("it is a folder".to_owned()),
         Looked::NotAFile { what, .. } => broken(format!("it is {what}")),
         Looked::Changing => broken("it changed while it was read".to_owned()),
@@ -293,6 +293,15 @@ mod tests {
             let text = fs::read_to_string(kept).unwrap();
             assert!(text.len() <= 1000 && text.ends_with("the end"));
         }
+    }
+
+    #[test]
+    fn a_result_above_the_limit_is_not_called_broken() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
+        fs::write(&paths.result, r#"{"summary":"long"}"#).unwrap();
+        assert_eq!(read_result(&paths.result, 10), Output::TooLarge);
+        assert!(!has_whole_result(&paths, 10));
     }
 
     #[test]
