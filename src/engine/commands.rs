@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::durable;
@@ -28,6 +28,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::spool::change::Change;
 use crate::spool::look::{Identity, Looked, Writer, look};
+use crate::spool::reject::drop_again;
 use crate::store::audit;
 
 /// The largest command that is read.
@@ -348,9 +349,13 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
                 }
             }
         }
-        (Action::Retry, State::Failed) if record.meta.rejected.is_some() => give_up(format!(
-            "{id} was never a request: mend failed/{id}.rejected and drop it into pending/"
-        )),
+        (Action::Retry, State::Failed) if record.meta.rejected.is_some() => {
+            let dropped_as = record.doc.get("dropped_as").and_then(Value::as_str);
+            give_up(format!(
+                "{id} was never a request: mend handoffs/failed/{id}.rejected, then {}",
+                drop_again(&id, dropped_as)
+            ));
+        }
         (Action::Retry, State::Failed | State::Waiting) => {
             retry(world, name, identity, &command, state, record, key);
         }

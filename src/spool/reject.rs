@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::durable;
+use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
+use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
 use crate::spool::layout::Layout;
 use crate::spool::look::Identity;
@@ -157,17 +159,12 @@ impl Rejection {
         record.set("handoff_id", self.id.clone());
         let kept = layout.relative(&self.kept(layout));
         let told = record.doc.contains_key("rejected_file");
-        if let (false, Some(Value::Array(actions))) = (told, record.doc.get_mut("recovery_actions"))
-        {
-            // Its id is taken by this notice until the notice is gone.
-            actions.push(
-                format!(
-                    "Then drop it under another name, or: rm handoffs/failed/{id}.json && mv {kept} \
-                     handoffs/pending/{id}.json",
-                    id = self.id
-                )
-                .into(),
-            );
+        if !told {
+            let dropped_as = record.doc.get("dropped_as").and_then(Value::as_str);
+            let again = format!("Then {}", drop_again(&self.id, dropped_as));
+            if let Some(Value::Array(actions)) = record.doc.get_mut("recovery_actions") {
+                actions.push(again.into());
+            }
         }
         record.set("rejected_file", kept);
         record.to_bytes()
@@ -207,9 +204,38 @@ impl Rejection {
     }
 }
 
+/// How refused bytes that were mended come back to where they are read: under the extension that
+/// they were dropped with, because it says what they are tried as, and under a name that is taken.
+pub fn drop_again(id: &str, dropped_as: Option<&str>) -> String {
+    let kept = format!("handoffs/failed/{id}.rejected");
+    let ext = match dropped_as {
+        // What stood in a folder of records was a record.
+        None => Some(Ext::Json),
+        Some(name) => name
+            .rsplit_once('.')
+            .and_then(|(_, ext)| Ext::parse(&ext.to_ascii_lowercase())),
+    };
+    let Some(ext) = ext else {
+        return format!(
+            "drop it under a name with the extension of what it is (.json, .yaml, .yml or .md), \
+             like: mv {kept} handoffs/pending/<id>.json"
+        );
+    };
+    if HandoffId::parse(id).is_err() {
+        return format!(
+            "drop it under an id that is not taken: mv {kept} handoffs/pending/<id>.{ext}"
+        );
+    }
+    // The id is taken by the notice until the notice is gone.
+    format!(
+        "drop it under another name, or: rm handoffs/failed/{id}.json && mv {kept} \
+         handoffs/pending/{id}.{ext}"
+    )
+}
+
 /// `<id>~<n>`, cut so that it stays a file name.
 pub fn numbered(id: &str, n: u64) -> String {
-    match crate::protocol::id::HandoffId::parse_made(id) {
+    match HandoffId::parse_made(id) {
         Ok(id) => id.numbered(n).to_string(),
         Err(_) => format!("{id}~{n}"),
     }
@@ -252,6 +278,30 @@ mod tests {
                 n > taken
             };
             assert_eq!(first_free("x", is_free), format!("x~{}", taken + 1));
+        }
+    }
+
+    #[test]
+    fn mended_bytes_are_sent_back_under_a_name_that_is_read() {
+        for (id, dropped_as, part) in [
+            ("x", Some("x.json"), "pending/x.json"),
+            ("x", Some("x.md"), "pending/x.md"),
+            ("a.b", Some("a.b.yaml"), "pending/a.b.yaml"),
+            ("x", Some("x.yml"), "pending/x.yml"),
+            ("x", None, "pending/x.json"),
+            ("x~2", Some("x.md"), "pending/<id>.md"),
+            ("rejected-1", Some("a b.yaml"), "pending/rejected-1.yaml"),
+            ("rejected-1", Some("x.Md"), "pending/rejected-1.md"),
+            ("rejected-1", Some("x.txt"), "the extension of what it is"),
+            ("rejected-1", Some("x"), "the extension of what it is"),
+        ] {
+            let told = drop_again(id, dropped_as);
+            assert!(told.contains(part), "{id}, {dropped_as:?}: {told}");
+            assert_eq!(
+                told.contains(&format!("rm handoffs/failed/{id}.json")),
+                part.contains(&format!("pending/{id}.")),
+                "{told}"
+            );
         }
     }
 
