@@ -45,8 +45,11 @@ pub fn prepare(
 fn refused(why: String, holder: &str) -> Box<Failure> {
     let field = FieldError::new(join(holder, "expected_output.destination"), why);
     let message = format!("the artifact can't be put where it is to go: {field}");
-    let action = "Choose another expected_output.destination and drop it again".to_owned();
-    let mut told = refusal(ErrorCode::SchemaValidationFailed, message, vec![action]);
+    let actions = vec![
+        "Choose another expected_output.destination".to_owned(),
+        "Then move the file back to handoffs/pending/".to_owned(),
+    ];
+    let mut told = refusal(ErrorCode::SchemaValidationFailed, message, actions);
     told.fields = vec![field];
     Box::new(told)
 }

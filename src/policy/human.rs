@@ -303,7 +303,10 @@ fn rejected(command: &Command) -> Failure {
     refusal(
         ErrorCode::Rejected,
         format!("rejected by {who}{why}"),
-        vec!["Mend what was objected to and drop it again".to_owned()],
+        vec![
+            "Mend what was objected to".to_owned(),
+            "Then move the file back to handoffs/pending/".to_owned(),
+        ],
     )
 }
 

@@ -121,8 +121,7 @@ pub fn plan(request: &Request, config: &Config, needs: &Needs, now: Now) -> Plan
         return Plan::Refuse(unknown_agent(request, config));
     }
     if request.depends_on.contains(&request.id) {
-        let own = request.id.to_string();
-        return Plan::Refuse(dependency_cycle(&[own.clone(), own]));
+        return Plan::Refuse(depends_on_itself(request.id.as_str()));
     }
     if let Some(at) = dependencies
         .iter()
@@ -210,7 +209,7 @@ pub fn dependency_failed(id: &str) -> Failure {
         ErrorCode::DependencyMissing,
         format!("it depends on {id}, which failed"),
         vec![
-            format!("See handoffs/failed/{id}.json and retry {id} first"),
+            format!("Mend {id} as handoffs/failed/{id}.json says, until it is completed"),
             "Then retry this one".to_owned(),
         ],
     )
@@ -246,12 +245,30 @@ pub fn dependency_missing(ids: &[String], artifacts: &[String], waited: Duration
     )
 }
 
+/// One that would wait for its own end.
+fn depends_on_itself(id: &str) -> Failure {
+    refusal(
+        ErrorCode::DependencyMissing,
+        format!("it depends on itself: {id} stands in its own depends_on"),
+        vec![
+            format!("Take {id} out of depends_on in handoffs/failed/{id}.json"),
+            "Then move the file back to handoffs/pending/".to_owned(),
+        ],
+    )
+}
+
 /// Handoffs that wait for each other in a circle.
 pub fn dependency_cycle(circle: &[String]) -> Failure {
     refusal(
         ErrorCode::DependencyMissing,
         format!("depends_on leads in a circle: {}", shortened(circle)),
-        vec!["Take one of the ids out of depends_on and drop the requests again".to_owned()],
+        vec![
+            // Dropped once more, it would only meet its own record here, as a duplicate.
+            "Take the id that leads on out of depends_on in one of their records in \
+             handoffs/failed/, and move that file back to handoffs/pending/"
+                .to_owned(),
+            "When it is completed, retry the one that depends on it, and so on".to_owned(),
+        ],
     )
 }
 

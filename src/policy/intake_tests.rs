@@ -80,6 +80,24 @@ fn plans() {
 }
 
 #[test]
+fn nobody_is_told_to_retry_what_would_meet_itself_again() {
+    let itself = request(r#","depends_on":["x"]"#);
+    let Plan::Refuse(told) = plan(&itself, &config(ONE), &Needs::default(), NOW) else {
+        panic!()
+    };
+    assert!(told.message.contains("depends on itself"));
+    assert_eq!(
+        told.actions,
+        [
+            "Take x out of depends_on in handoffs/failed/x.json",
+            "Then move the file back to handoffs/pending/"
+        ]
+    );
+    let circle = dependency_cycle(&["a", "b", "a"].map(str::to_owned));
+    assert!(circle.actions[0].contains("move that file back to handoffs/pending/"));
+}
+
+#[test]
 fn an_unknown_agent_is_told_who_is_known() {
     let config = config("[specialists.b]\ncommand = [\"true\"]\n");
     let Plan::Refuse(told) = plan(&request(""), &config, &Needs::default(), NOW) else {

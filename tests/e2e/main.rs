@@ -16,6 +16,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod advice;
 mod archive;
 mod artifacts;
 mod attempts;

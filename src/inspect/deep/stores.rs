@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::gather::Seen;
 use super::{Fault, Invariant, Report};
 use crate::inspect::artifacts::{self as registry, Status};
+use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::store::tasks::Store;
@@ -102,10 +103,7 @@ pub fn artifacts(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Resul
                 "the artifact {} of {} {what}",
                 entry.artifact_id, entry.handoff_id
             ),
-            format!(
-                "restore it, or run what made it again: handoffd retry {}",
-                entry.handoff_id
-            ),
+            remake(layout, &entry.handoff_id),
         );
         report.breaches.push(fault.at(entry.path, None));
     })?;
@@ -120,6 +118,20 @@ pub fn artifacts(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Resul
             .push(fault.at(layout.relative(&registry_file), None));
     }
     Ok(())
+}
+
+/// How an artifact comes to be what was registered. What has completed is not retried, and nobody
+/// else may write where it wrote, but it may be submitted once more.
+fn remake(layout: &Layout, id: &str) -> String {
+    let record = layout.record(State::Completed, id);
+    if HandoffId::parse(id).is_err() || !record.exists() {
+        return "restore it from a backup".to_owned();
+    }
+    format!(
+        "restore it from a backup; or run {id}, and what follows from it, once more: mv {} \
+         handoffs/pending/",
+        layout.relative(&record)
+    )
 }
 
 /// Every state of a task can be read, and its history tells every version.
