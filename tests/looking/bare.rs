@@ -20,7 +20,7 @@ fn bare() -> Root {
 }
 
 /// Every file and folder below, in order.
-fn tree(folder: &Path) -> Vec<String> {
+pub(super) fn tree(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -6,12 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 
 use super::Root;
+use super::bare::tree;
 
 /// What is found with this configuration besides a specialist `coder`: problems and warnings.
 fn found(root: &Root, config: &str) -> (Vec<(String, String)>, String) {
     let coder = "[specialists.coder]\ncommand = [\"true\"]\n";
     fs::write(root.path("handoffd.toml"), format!("{config}\n{coder}")).unwrap();
+    let before = tree(root.dir.path());
     let output = root.run(&["check", "--json"]);
+    assert_eq!(tree(root.dir.path()), before, "{config}: it made something");
     let told: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     let findings = told["findings"].as_array().unwrap();
