@@ -1,4 +1,5 @@
-//! `handoffd logs`: what an attempt wrote to stderr, also while it runs.
+//! `handoffd logs`: what an attempt wrote to stderr, also while it runs, and also where it ended
+//! while no daemon ran.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -10,7 +11,7 @@ use clap::Args;
 use crate::cli::style::safe;
 use crate::cli::{Failed, Global, Outcome, complete, unknown_id};
 use crate::inspect::summary::Place;
-use crate::keeper::journal;
+use crate::keeper::journal::{self, Entry};
 use crate::runner::launch::AttemptPaths;
 use crate::runner::slots::Slots;
 use crate::spool::layout::Layout;
@@ -33,7 +34,8 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
     let id = &options.id;
     let place = Place::find(&layout, id).ok_or_else(|| unknown_id(&layout, id))?;
     let listed = place.read().and_then(|(_, record)| record);
-    let last = listed.and_then(|record| record.meta.attempts.last().map(|attempt| attempt.number));
+    let attempts = listed.map_or_else(Vec::new, |record| record.meta.attempts);
+    let last = attempts.last().map(|attempt| attempt.number);
     let Some(attempt) = options.attempt.or(last) else {
         eprintln!("{id} has had no attempt yet");
         return Ok(0);
@@ -41,7 +43,10 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
     if let Some(packed) = &place.packed {
         return packed_log(packed, attempt);
     }
-    let mut file = match open(&layout, id, attempt) {
+    let is_judged = attempts
+        .iter()
+        .any(|it| it.number == attempt && it.ended_at.is_some());
+    let mut file = match open(&layout, id, attempt, is_judged) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if options.attempt.is_some_and(|wanted| Some(wanted) > last) {
@@ -97,30 +102,83 @@ fn copy_text(file: &mut impl Read, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-fn live_entry(layout: &Layout, id: &str, attempt: u32) -> Option<journal::Entry> {
-    journal::read(&layout.run())
-        .unwrap_or_default()
-        .into_iter()
-        .find(|entry| entry.key.id == id && entry.key.attempt == attempt && !entry.gone)
-}
-
 fn is_live(layout: &Layout, id: &str, attempt: u32) -> bool {
-    live_entry(layout, id, attempt).is_some()
+    let known = journal::read(&layout.run()).unwrap_or_default();
+    let is_it = |entry: &Entry| entry.key.id == id && entry.key.attempt == attempt;
+    known.iter().any(|entry| is_it(entry) && !entry.gone)
 }
 
-/// The log that was put away, or the file that the running attempt writes to.
-fn open(layout: &Layout, id: &str, attempt: u32) -> io::Result<File> {
+/// The log that was put away, or the file that the attempt writes to, or wrote to if no daemon has
+/// judged it since.
+fn open(layout: &Layout, id: &str, attempt: u32, is_judged: bool) -> io::Result<File> {
     let paths = AttemptPaths::new(&layout.run(), &layout.logs(), id, attempt);
     match File::open(&paths.log) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            File::open(live_path(layout, id, attempt).ok_or(error)?)
+            File::open(slot_path(layout, id, attempt, is_judged).ok_or(error)?)
         }
         opened => opened,
     }
 }
 
-fn live_path(layout: &Layout, id: &str, attempt: u32) -> Option<PathBuf> {
-    let entry = live_entry(layout, id, attempt)?;
-    let slot = u32::try_from(entry.note.get("slot")?.as_u64()?).ok()?;
+fn slot_path(layout: &Layout, id: &str, attempt: u32, is_judged: bool) -> Option<PathBuf> {
+    let known = journal::read(&layout.run()).unwrap_or_default();
+    let slot = slot_of(&known, id, attempt, is_judged)?;
     Some(Slots::new(&layout.run()).stderr_path(slot))
+}
+
+/// The slot whose files are still this attempt's. One that was judged has given its slot back, and
+/// the keeper may not have been told yet; what stands there then is another's.
+fn slot_of(known: &[Entry], id: &str, attempt: u32, is_judged: bool) -> Option<u32> {
+    let slot = |entry: &Entry| u32::try_from(entry.note.get("slot")?.as_u64()?).ok();
+    let own = known
+        .iter()
+        .find(|entry| entry.key.id == id && entry.key.attempt == attempt)?;
+    let is_taken = known
+        .iter()
+        .any(|other| other.key != own.key && !other.gone && slot(other) == slot(own));
+    slot(own).filter(|_| !own.gone || !is_judged && !is_taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::journal::{Journal, Line};
+    use crate::keeper::wire::Key;
+
+    fn known(lines: &[&str]) -> Vec<Entry> {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        for line in lines {
+            let (word, id) = line.split_once(' ').unwrap();
+            let key = Key::new(id, 1);
+            let line = match word {
+                "start" => Line::Start {
+                    key,
+                    note: serde_json::json!({"slot": 3}),
+                    deadline_boot_ms: 5,
+                    grace_ms: 6,
+                    boot: "b".to_owned(),
+                    held: journal::Held::Minder,
+                },
+                _ => Line::Gone { key },
+            };
+            journal.append(&line).unwrap();
+        }
+        journal::read(dir.path()).unwrap()
+    }
+
+    #[test]
+    fn a_slot_belongs_to_an_attempt_until_it_is_judged() {
+        for (lines, is_judged, slot) in [
+            (&["start x"][..], false, Some(3)),
+            (&["start x", "gone x"], false, Some(3)),
+            (&["start x", "gone x"], true, None),
+            (&["start x", "gone x", "start y"], false, None),
+            (&["start y", "gone y", "start x"], false, Some(3)),
+            (&["start y"], false, None),
+        ] {
+            let known = known(lines);
+            assert_eq!(slot_of(&known, "x", 1, is_judged), slot, "{lines:?}");
+        }
+    }
 }

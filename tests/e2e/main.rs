@@ -32,6 +32,7 @@ mod dialects;
 mod helping;
 mod intake;
 mod lifecycle;
+mod looking;
 mod meddling;
 mod notify;
 mod outputs;
