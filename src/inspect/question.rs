@@ -51,9 +51,6 @@ impl Question {
         let view = View::of_document(doc);
         let kind = text("kind").unwrap_or_else(|| "review".to_owned());
         let to = view.text("gate", "escalate_to").unwrap_or("somebody else");
-        let listed = view
-            .inner("validation_request", "options")
-            .is_some_and(|own| own.is_object() || own.is_array());
         Some(Self {
             rerun: view.text("gate", "on_reject") == Some("rerun")
                 && !matches!(kind.as_str(), "gate" | "task"),
@@ -72,7 +69,7 @@ impl Question {
                 Some(Value::Null) | None => Vec::new(),
                 Some(other) => vec![plain(other)],
             },
-            own_options: listed && !options.is_empty(),
+            own_options: view.options().is_some(),
             options,
             until: text("until").and_then(|until| Wall::parse(&until)),
             escalated_to: text("escalated_to"),
@@ -123,14 +120,17 @@ impl Question {
 
     /// Why `choice` can't be given, with what can.
     pub fn refuses(&self, choice: &str) -> Option<String> {
-        if !self.own_options || self.options.iter().any(|(name, _)| name == choice) {
-            return None;
-        }
+        let wrong = format!("{choice:?} is not one of the options; choose from: ");
+        (self.own_options && !self.has_option(choice)).then(|| wrong + &self.choices())
+    }
+
+    fn has_option(&self, choice: &str) -> bool {
+        self.options.iter().any(|(name, _)| name == choice)
+    }
+
+    fn choices(&self) -> String {
         let names: Vec<&str> = self.options.iter().map(|(name, _)| name.as_str()).collect();
-        Some(format!(
-            "{choice:?} is not one of the options; choose from: {}",
-            names.join(", ")
-        ))
+        names.join(", ")
     }
 
     pub fn to_json(&self) -> Value {

@@ -64,7 +64,7 @@ pub fn ask_person(record: &mut Record, kind: Kind, reason: &str, now: Now, boot:
     let name = view.text("gate", "name").map(str::to_owned);
     let done = done(record, &view);
     let items = view.inner("validation_request", "items").cloned();
-    let options = options(&view, kind);
+    let options = view.options().unwrap_or_else(|| answers(&view, kind));
     wait(record, "human", length, reason, now, boot);
     if let Some(Value::Object(waiting)) = record.doc.get_mut("waiting") {
         waiting.insert("kind".to_owned(), kind.as_str().into());
@@ -99,31 +99,23 @@ fn done(record: &Record, view: &View<'_>) -> Option<String> {
     said.and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The options that a person has, with what each means. What is certain to be refused is none.
-fn options(view: &View<'_>, kind: Kind) -> Map<String, Value> {
+/// What a person can say where nothing else is listed, with what each means. What is certain to be
+/// refused is not said.
+fn answers(view: &View<'_>, kind: Kind) -> Map<String, Value> {
     let could_answer = match kind {
         Kind::Gate => false,
         Kind::Task => view.source().is_some(),
         Kind::Review | Kind::Blocked => true,
     };
-    match view.inner("validation_request", "options") {
-        Some(Value::Object(options)) => options.clone(),
-        Some(Value::Array(choices)) => {
-            let choices = choices.iter().filter_map(Value::as_str);
-            choices
-                .map(|choice| (choice.to_owned(), Value::from("")))
-                .collect()
-        }
-        _ => [
-            ("approve", "go on"),
-            ("reject", "stop here"),
-            ("ask", "ask for more first"),
-        ]
-        .into_iter()
-        .filter(|(option, _)| *option != "ask" || could_answer)
-        .map(|(option, meaning)| (option.to_owned(), meaning.into()))
-        .collect(),
-    }
+    [
+        ("approve", "go on"),
+        ("reject", "stop here"),
+        ("ask", "ask for more first"),
+    ]
+    .into_iter()
+    .filter(|(option, _)| *option != "ask" || could_answer)
+    .map(|(option, meaning)| (option.to_owned(), meaning.into()))
+    .collect()
 }
 
 /// What is known when an answer comes.
@@ -152,7 +144,7 @@ pub fn answer(
             on(record).unwrap_or("something else")
         ));
     };
-    check_choice(record, command, kind)?;
+    check_choice(record, command)?;
     let said = json!({
         "action": command.action.as_str(), "choice": command.choice,
         "comment": command.comment, "by": command.by, "at": facts.now.wall.to_string(),
@@ -240,15 +232,11 @@ fn on(record: &Record) -> Option<&str> {
 }
 
 /// Where options are listed, a choice must be one of them.
-fn check_choice(record: &Record, command: &Command, kind: Kind) -> Result<(), String> {
-    let view = View::of_record(record);
-    let Some(choice) = &command.choice else {
+fn check_choice(record: &Record, command: &Command) -> Result<(), String> {
+    let listed = View::of_record(record).options();
+    let Some((choice, options)) = command.choice.as_ref().zip(listed) else {
         return Ok(());
     };
-    if view.inner("validation_request", "options").is_none() {
-        return Ok(());
-    }
-    let options = options(&view, kind);
     if options.contains_key(choice) {
         return Ok(());
     }

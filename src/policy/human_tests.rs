@@ -186,3 +186,27 @@ fn a_choice_must_be_one_of_the_options() {
     answer(&mut record, &with, &facts).unwrap();
     assert_eq!(record.doc["result"]["choice"], "b");
 }
+
+#[test]
+fn where_no_option_is_listed_any_choice_will_do() {
+    for own in [json!([]), json!({}), json!([1]), json!("a"), json!(null)] {
+        let request =
+            json!({"target": {"agent_id": "human"}, "validation_request": {"options": own}});
+        let mut record = parked(&request, Kind::Task);
+        let options = record.doc["waiting"]["options"].as_object().unwrap();
+        assert!(options.contains_key("approve"), "{own}");
+        let config = config();
+        let facts = Facts {
+            id: "x",
+            config: &config,
+            now: NOW,
+            boot: "boot",
+            max_retries: 3,
+            expired: false,
+        };
+        let mut with = command(Action::Approve);
+        with.choice = Some("c".to_owned());
+        answer(&mut record, &with, &facts).unwrap();
+        assert_eq!(record.doc["answer"]["choice"], "c");
+    }
+}

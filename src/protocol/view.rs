@@ -68,6 +68,21 @@ impl<'d> View<'d> {
         self.inner(key, field).and_then(Value::as_str)
     }
 
+    /// What a person may choose from, and what each means, where the document lists any. An empty
+    /// list is none.
+    pub fn options(&self) -> Option<Map<String, Value>> {
+        let listed = match self.inner("validation_request", "options")? {
+            Value::Object(options) => options.clone(),
+            Value::Array(choices) => choices
+                .iter()
+                .filter_map(Value::as_str)
+                .map(|choice| (choice.to_owned(), Value::from("")))
+                .collect(),
+            _ => return None,
+        };
+        (!listed.is_empty()).then_some(listed)
+    }
+
     pub fn handoff(&self) -> Option<&'d Map<String, Value>> {
         self.handoff
     }
