@@ -75,6 +75,9 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
                 durable::sync_dir(&folder, Durability::Full)?;
                 break ended;
             }
+            if let Some(packed) = packed(layout, id) {
+                break packed;
+            }
             let left = deadline.map_or(LOOK_ANYWAY, |at| {
                 at.saturating_duration_since(Instant::now())
             });
@@ -107,12 +110,14 @@ fn ended(layout: &Layout, id: &str) -> Option<(State, Vec<u8>)> {
             let says_so = doc.get("status").and_then(Value::as_str) == Some(state.status());
             says_so.then_some((state, bytes))
         })
-        .or_else(|| {
-            let is_back = !layout.states_of(id).is_empty() || layout.submission(id).is_some();
-            let packed = Archive::new(&layout.archive()).find(id).ok()?;
-            let packed = packed.filter(|_| !is_back)?;
-            Some((packed.state, packed.record))
-        })
+}
+
+/// The record of one that is packed, and was synced with its pack.
+fn packed(layout: &Layout, id: &str) -> Option<(State, Vec<u8>)> {
+    let is_back = !layout.states_of(id).is_empty() || layout.submission(id).is_some();
+    let packed = Archive::new(&layout.archive()).find(id).ok()?;
+    let packed = packed.filter(|_| !is_back)?;
+    Some((packed.state, packed.record))
 }
 
 fn print(bytes: &[u8], compact: bool) -> Result<(), Failed> {

@@ -91,6 +91,23 @@ fn looking_at_a_bare_root_finds_little_and_makes_nothing() {
 }
 
 #[test]
+fn what_is_packed_is_waited_for_where_its_folder_is_gone() {
+    let root = Root::new();
+    root.put("completed", "done", 4, &super::completed());
+    root.run(&["archive"]);
+    let packed = root.run(&["wait", "done"]);
+    assert_eq!(packed.status.code(), Some(0), "{}", said(&packed));
+    for folder in ["in-progress", "waiting", "completed", "failed", "control"] {
+        fs::remove_dir(root.path("handoffs").join(folder)).unwrap_or_default();
+    }
+    assert!(!root.path("handoffs/completed").exists());
+    let waited = root.run(&["wait", "done", "--timeout", "10s"]);
+    assert_eq!(waited.status.code(), Some(0), "{}", said(&waited));
+    assert_eq!(waited.stdout, packed.stdout);
+    assert!(!root.path("handoffs/completed").exists(), "it only looks");
+}
+
+#[test]
 fn what_is_dropped_can_be_cancelled_before_a_daemon_has_run() {
     let root = bare();
     let told = root.see(&["cancel", "first"]);
