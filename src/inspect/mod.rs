@@ -5,6 +5,7 @@
 //! as lost.
 
 pub mod artifacts;
+mod census;
 pub mod chain;
 pub mod daemon;
 pub mod deep;

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::iter::Peekable;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -91,20 +92,37 @@ pub fn walk(folder: &Path, state: State, mut each: impl FnMut(&OsStr, Wall)) -> 
     Ok(())
 }
 
-/// How many handoffs a folder has, at most `most`. Looks at names only.
-pub fn count(folder: &Path, state: State, most: usize) -> io::Result<usize> {
+/// Hands the name of every handoff in a folder to `each`, until it says that it has enough. Looks
+/// at no file.
+pub(super) fn names(
+    folder: &Path,
+    state: State,
+    mut each: impl FnMut(&OsStr) -> ControlFlow<()>,
+) -> io::Result<()> {
     let Some(fd) = open_folder(folder)? else {
-        return Ok(0);
+        return Ok(());
     };
-    let mut count = 0;
     for entry in Dir::read_from(&fd)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        count += usize::from(is_plain(entry.file_type()) && is_handoff(state, name));
-        if count >= most {
+        if is_plain(entry.file_type()) && is_handoff(state, name) && each(name).is_break() {
             break;
         }
     }
+    Ok(())
+}
+
+/// How many handoffs a folder has, at most `most`.
+fn count(folder: &Path, state: State, most: usize) -> io::Result<usize> {
+    let mut count = 0;
+    names(folder, state, |_| {
+        count += 1;
+        if count < most {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })?;
     Ok(count)
 }
 

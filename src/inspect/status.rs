@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::clock::{Now, Wall};
+use crate::inspect::census;
 use crate::inspect::daemon::Daemon;
 use crate::inspect::list::{Filter, rows};
 use crate::inspect::newest;
@@ -51,11 +52,7 @@ pub fn gather(layout: &Layout, now: Now) -> io::Result<Status> {
         states: vec![state],
         ..Filter::default()
     };
-    let mut counts = BTreeMap::new();
-    for state in State::ALL {
-        let count = newest::count(&layout.state(state), state, usize::MAX)?;
-        counts.insert(state.status(), count);
-    }
+    let counts = census::take(layout)?;
     let daemon = Daemon::of(layout);
     let mut problems = daemon.problems.clone();
     if let Err(error) = layout.check_one_file_system() {
