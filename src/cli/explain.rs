@@ -61,6 +61,7 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
             .agent()
             .map(|agent| agent.to_string()),
         daemon_runs: daemon.running,
+        daemon_stops: daemon.stopping,
         problems: daemon.problems,
         standing,
     });

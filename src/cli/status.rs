@@ -43,27 +43,29 @@ pub fn status(global: &Global, options: &Options) -> Outcome {
     }
 }
 
+/// Whether a daemon runs, and for how much longer.
+fn headline(status: &Status) -> String {
+    let root = safe(&status.root, false);
+    let daemon = &status.daemon;
+    let (true, Some(pid), Some(since)) = (daemon.running, daemon.pid, daemon.since) else {
+        let none = ink("no daemon", Ink::Bad);
+        return format!("{none} on {root}: start one with: handoffd run --root {root}");
+    };
+    let process = format!("on {root} (process {pid}, since {})", local(since));
+    if daemon.stopping {
+        let stopping = ink("stopping", Ink::Busy);
+        return format!("{stopping} {process}: it waits for its attempts and begins nothing new");
+    }
+    format!("{} {process}", ink("running", Ink::Good))
+}
+
 fn page(status: &Status) -> String {
     let mut text = String::new();
     let mut say = |line: String| {
         text.push_str(&line);
         text.push('\n');
     };
-    let daemon = &status.daemon;
-    say(match (daemon.running, daemon.pid, daemon.since) {
-        (true, Some(pid), Some(since)) => format!(
-            "{} on {} (process {pid}, since {})",
-            ink("running", Ink::Good),
-            safe(&status.root, false),
-            local(since)
-        ),
-        _ => format!(
-            "{} on {}: start one with: handoffd run --root {}",
-            ink("no daemon", Ink::Bad),
-            safe(&status.root, false),
-            safe(&status.root, false)
-        ),
-    });
+    say(headline(status));
     for problem in &status.problems {
         say(format!(
             "{} {}",

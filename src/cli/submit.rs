@@ -13,6 +13,7 @@ use crate::cli::style::safe;
 use crate::cli::{Failed, Global, Outcome, duration, validate, wait};
 use crate::config::Config;
 use crate::durable;
+use crate::inspect::daemon::Daemon;
 use crate::policy::intake::Plan;
 use crate::protocol::document::{self, Document, Syntax};
 use crate::protocol::id::HandoffId;
@@ -84,6 +85,7 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
         }
     }
     if !options.wait {
+        wait::tell_if_stopping(&layout, &Daemon::of(&layout));
         return Ok(0);
     }
     let ids: Vec<String> = checked

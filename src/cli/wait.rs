@@ -59,12 +59,14 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let folders = [State::Completed, State::Failed].map(|state| layout.state(state));
     let (_watcher, told) = wake::on_changes(&folders)?;
-    if !Daemon::of(layout).running {
+    let daemon = Daemon::of(layout);
+    if !daemon.running {
         eprintln!(
             "no daemon runs on {}; waiting for one",
             layout.root().display()
         );
     }
+    tell_if_stopping(layout, &daemon);
     let mut any_failed = false;
     for id in ids {
         let (state, bytes) = loop {
@@ -97,6 +99,16 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
         print(&bytes, ids.len() > 1)?;
     }
     Ok(u8::from(any_failed))
+}
+
+/// What is dropped now would otherwise seem to be taken up at once.
+pub fn tell_if_stopping(layout: &Layout, daemon: &Daemon) {
+    if daemon.stopping {
+        eprintln!(
+            "the daemon on {} is stopping: what has not begun waits for the next one",
+            layout.root().display()
+        );
+    }
 }
 
 /// The record of one that has ended. A file that stands there without saying so was put there

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::engine::start::{StartError, system};
-use crate::keeper::start_time;
+use crate::keeper::is_alive;
 use crate::spool::layout::Layout;
 
 /// How long a child on its way may hold a dead daemon's lock, on a busy machine.
@@ -54,7 +54,7 @@ fn is_held(layout: &Layout) -> bool {
     let alive = || {
         let daemon = shown(layout)?;
         let pid = i32::try_from(daemon.get("pid")?.as_u64()?).ok()?;
-        Some(start_time(pid)? == daemon.get("start_time")?.as_u64()?)
+        Some(is_alive(pid, daemon.get("start_time")?.as_u64()?))
     };
     alive().unwrap_or(false)
 }
@@ -62,6 +62,7 @@ fn is_held(layout: &Layout) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keeper::start_time;
 
     #[test]
     fn a_lock_that_a_dead_daemon_s_child_still_holds_is_waited_for() {

@@ -258,6 +258,7 @@ impl Engine {
         } else {
             Stopping::Finish
         });
+        self.publish();
         let now = self.now_ms();
         let grace = attempt::ms(self.world.config().daemon.shutdown_grace);
         self.dismiss_idle();

@@ -56,14 +56,15 @@ impl Engine {
     pub(super) fn publish(&self) {
         let problems: Vec<String> = self.problems.values().cloned().collect();
         let (since, watching) = (self.since, self.watcher.describe());
+        let stopping = self.stopping.is_some();
         self.actors.run(move |world| {
-            publish(world, since, &watching, &problems);
+            publish(world, since, stopping, &watching, &problems);
         });
     }
 }
 
-/// Writes who runs here, since when, and what is wrong.
-fn publish(world: &World, since: Wall, watching: &str, problems: &[String]) {
+/// Writes who runs here, since when, whether for much longer, and what is wrong.
+fn publish(world: &World, since: Wall, stopping: bool, watching: &str, problems: &[String]) {
     let memory = world.shown.0.lock();
     // Held to the end: of two who publish at once, one is the later in both places.
     let memory = memory.unwrap_or_else(PoisonError::into_inner);
@@ -72,6 +73,7 @@ fn publish(world: &World, since: Wall, watching: &str, problems: &[String]) {
         "start_time": i32::try_from(std::process::id()).ok().and_then(start_time),
         "version": env!("CARGO_PKG_VERSION"),
         "since": since.to_string(),
+        "stopping": stopping,
         "watching": watching,
         "metrics": world.metrics.map(|address| address.to_string()),
         "problems": problems,

@@ -8,13 +8,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use serde_json::Value;
 
 use crate::clock::Wall;
-use crate::keeper::start_time;
+use crate::keeper::is_alive;
 use crate::spool::layout::Layout;
 
-/// What `.handoffd/daemon.json` says, and whether its process is still that one.
+/// What `.handoffd/daemon.json` says, and whether its process is still that one, and alive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Daemon {
     pub running: bool,
+    /// It waits for its last attempts and begins nothing new.
+    pub stopping: bool,
     pub pid: Option<u64>,
     pub version: Option<String>,
     pub since: Option<Wall>,
@@ -58,9 +60,11 @@ impl Daemon {
             return Self::default();
         };
         let pid = told.get("pid").and_then(Value::as_u64);
-        let started = pid.and_then(|pid| start_time(i32::try_from(pid).ok()?));
-        let running =
-            started.is_some() && started == told.get("start_time").and_then(Value::as_u64);
+        let started = told.get("start_time").and_then(Value::as_u64);
+        let process = pid.and_then(|pid| i32::try_from(pid).ok()).zip(started);
+        // The lock would tell too, but only who tries to take it, and a daemon that starts at that
+        // moment would find it taken.
+        let running = process.is_some_and(|(pid, started)| is_alive(pid, started));
         if !running {
             return Self::default();
         }
@@ -68,6 +72,7 @@ impl Daemon {
         let text = |key: &str| told.get(key).and_then(Value::as_str).map(str::to_owned);
         Self {
             running,
+            stopping: told.get("stopping").and_then(Value::as_bool) == Some(true),
             pid,
             version: text("version"),
             since: text("since").and_then(|since| Wall::parse(&since)),
@@ -90,6 +95,7 @@ impl Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keeper::start_time;
 
     #[test]
     fn a_process_is_known_by_its_start_and_a_stale_file_is_not_believed() {

@@ -13,6 +13,8 @@ pub struct Situation {
     pub id: String,
     pub agent: Option<String>,
     pub daemon_runs: bool,
+    /// It waits for its last attempts and begins nothing new.
+    pub daemon_stops: bool,
     /// What the daemon says is wrong.
     pub problems: Vec<String>,
     pub standing: Standing,
@@ -132,6 +134,11 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
                     .to_owned(),
             );
         }
+        if situation.daemon_stops && !matches!(standing, Standing::Running(_)) {
+            told.push(
+                "The daemon is stopping: what has not begun waits for the next one.".to_owned(),
+            );
+        }
         for problem in &situation.problems {
             told.push(format!("The daemon reports: {problem}."));
         }
@@ -228,6 +235,7 @@ mod tests {
             id: "x".to_owned(),
             agent: Some("@coder".to_owned()),
             daemon_runs,
+            daemon_stops: false,
             problems: Vec::new(),
             standing,
         })

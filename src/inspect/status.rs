@@ -149,6 +149,7 @@ impl Status {
             "root": self.root,
             "daemon": {
                 "running": self.daemon.running,
+                "stopping": self.daemon.stopping,
                 "pid": self.daemon.pid,
                 "version": self.daemon.version,
                 "since": self.daemon.since.map(|since| since.to_string()),

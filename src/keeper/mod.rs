@@ -51,7 +51,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::Resource;
 
 pub use client::{Client, Launch, Reader, Setup};
-pub use proc::{Stray, alive_outside};
+pub use proc::{Stray, alive_outside, is_alive};
 
 const LOCK: &str = "keeper.v1.lock";
 /// What attempts create with at least, and so does the keeper.
