@@ -13,6 +13,7 @@ pub mod explain;
 pub mod figures;
 pub mod links;
 pub mod list;
+mod met;
 pub mod newest;
 pub mod question;
 pub mod status;

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 
 use crate::clock::Wall;
 use crate::inspect::list::Filter;
+use crate::inspect::met::Met;
 use crate::inspect::summary::{Place, id_of, is_handoff};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -134,9 +135,14 @@ fn is_plain(kind: FileType) -> bool {
 /// All of these states, sorted by their files' times.
 fn sorted(layout: &Layout, filter: &Filter, states: &[State]) -> io::Result<IntoIter<Entry>> {
     let mut entries = Vec::new();
+    let mut met = Met::new(layout);
+    let mut left = HashSet::new();
     for state in states.iter().copied().filter(|it| filter.has_state(*it)) {
         walk(&layout.state(state), state, |name, modified| {
-            if let Some(name) = name.to_str().filter(|_| filter.has_time(modified)) {
+            let wanted = name.to_str().filter(|_| filter.has_time(modified));
+            let at = wanted.map(|_| entries.len());
+            left.extend(met.again(state, name, at).flatten());
+            if let Some(name) = wanted {
                 let name = name.into();
                 entries.push(Entry {
                     modified,
@@ -146,6 +152,8 @@ fn sorted(layout: &Layout, filter: &Filter, states: &[State]) -> io::Result<Into
             }
         })?;
     }
+    let mut at = 0..;
+    entries.retain(|_| at.next().is_none_or(|at| !left.contains(&at)));
     entries.sort_unstable_by(|a, b| {
         let by_time = b.modified.cmp(&a.modified);
         by_time.then_with(|| a.name.cmp(&b.name))
