@@ -258,7 +258,6 @@ impl Engine {
         } else {
             Stopping::Finish
         });
-        self.publish();
         let now = self.now_ms();
         let grace = attempt::ms(self.world.config().daemon.shutdown_grace);
         self.dismiss_idle();
@@ -268,6 +267,10 @@ impl Engine {
         } else {
             tracing::info!("stopping; waiting for {count} attempts (stop again to end them now)");
             self.alarm(now + grace, Alarm::StopWaiting);
+            // Without attempts it is gone before anybody could read that, and its file with it.
+            if count > 0 {
+                self.publish();
+            }
         }
         let longest = self
             .running
