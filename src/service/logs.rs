@@ -49,17 +49,14 @@ fn filter(wanted: Option<&OsStr>) -> (Targets, Option<String>) {
     // A word that is no level would be taken for a part of the program, and silence the rest.
     let is_meant = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
     let understood = wanted.to_str().filter(|it| it.split(',').all(is_meant));
-    match understood.and_then(|it| it.parse().ok()) {
-        Some(filter) => (filter, None),
-        None => {
-            let complaint = format!(
-                "HANDOFFD_LOG={} is not understood, and info is logged; write error, warn, info or \
-                 debug",
-                wanted.display()
-            );
-            (as_ever, Some(complaint))
-        }
+    if let Some(filter) = understood.and_then(|it| it.parse().ok()) {
+        return (filter, None);
     }
+    let complaint = format!(
+        "HANDOFFD_LOG={} is not understood, and info is logged; write error, warn, info or debug",
+        wanted.display()
+    );
+    (as_ever, Some(complaint))
 }
 
 fn to_stderr<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
