@@ -133,10 +133,12 @@ fn pickups(options: &Options, section: &mut Section, here: &[&'static Queue]) ->
     let (mut renamed, mut submitted) = (Vec::new(), Vec::new());
     for id in &ids("peers", drops) {
         renamed.push(drop_one(&rig, &stamps, id)?);
+        pause();
         let begin = monotonic_ns();
         submit(&rig)?;
         submitted.push(stamps.since(begin)?);
         rig.wait_drained();
+        pause();
     }
     drop(rig);
     let mut picked = Vec::new();
@@ -287,8 +289,14 @@ fn pick_up(queue: &'static Queue, stamps: &Stamps, drops: usize) -> io::Result<V
         let begin = monotonic_ns();
         (queue.add)(&mut place, &stamps.command())?;
         taken.push(stamps.since(begin)?);
-        // Not in step with whatever looks at intervals.
-        std::thread::sleep(Duration::from_micros(10_000 + begin / 1_000 % 30_000));
+        pause();
     }
     Ok(taken)
+}
+
+/// Until the queue is idle again, and not in step with whatever looks at intervals.
+fn pause() {
+    std::thread::sleep(Duration::from_micros(
+        10_000 + monotonic_ns() / 1_000 % 30_000,
+    ));
 }
