@@ -12,7 +12,7 @@ use handoffd::protocol::record::{Attempt, Record};
 use crate::history::start;
 use crate::options::Options;
 use crate::results::{Aim, Figure, Section, grouped, median, number};
-use crate::rig::{Rig, Setup, wait_until};
+use crate::rig::{Rig, Setup, program, wait_until};
 use crate::sample::{AGENT, ids, request};
 
 pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
@@ -22,6 +22,10 @@ pub fn run(options: &Options, section: &mut Section) -> io::Result<()> {
     drop(empty);
     let what = "start on an empty root, until it is ready";
     section.add(Figure::new("start.empty", what, ready, "ms"));
+    #[expect(clippy::cast_precision_loss, reason = "a few million bytes")]
+    let size = std::fs::metadata(program())?.len() as f64 / 1e6;
+    let figure = Figure::new("start.binary", "the program itself, stripped", size, "MB");
+    section.add(figure.aim(Aim::ValueAtMost(12.0)));
     let rounds: io::Result<Vec<[f64; 2]>> = (0..options.rounds.min(3))
         .map(|_| measure(options.records))
         .collect();
