@@ -53,7 +53,14 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
                 let text = format!("{id} has no attempt {attempt}");
                 return Err(Failed::thing("UNKNOWN_ATTEMPT", anyhow::anyhow!(text)));
             }
-            eprintln!("attempt {attempt} of {id} wrote nothing to stderr");
+            if is_judged {
+                eprintln!("attempt {attempt} of {id} wrote nothing to stderr");
+            } else {
+                eprintln!(
+                    "attempt {attempt} of {id} has no log yet (what a resident specialist says of \
+                     it is kept when it has answered)"
+                );
+            }
             return Ok(0);
         }
         Err(error) => return Err(error.into()),
