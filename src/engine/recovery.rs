@@ -31,6 +31,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::{AttemptOutcome, Record};
 use crate::protocol::request::Request;
+use crate::runner::collect;
 use crate::runner::vitals::Vitals;
 use crate::spool::change::Change;
 use crate::spool::claim::Origin;
@@ -370,8 +371,18 @@ fn move_on(world: &World, from: State, id: &str, record: &Record, to: State, pas
         vec![line.with("recovered", true)]
     };
     let parked = Parked::of(record, now, world.boot).filter(|_| to == State::Waiting);
+    let judged = record
+        .meta
+        .attempts
+        .last()
+        .filter(|it| it.outcome.is_some());
+    let paths = judged.map(|attempt| world.paths(id, attempt.number));
     let (events, owned) = (world.events.clone(), id.to_owned());
     settle(world, id, record, from, lines, move || {
+        // Whoever judged it may have been cut off before.
+        if let Some(paths) = paths {
+            collect::clean(&paths);
+        }
         let id = owned;
         let _ = events.send(Event::Moved { id, to, parked });
     });

@@ -61,6 +61,30 @@ fn row_11_decided_in_progress_is_moved_and_not_rerun() {
 }
 
 #[test]
+fn row_11_what_a_judged_attempt_left_goes_with_the_first_start() {
+    for (to, folder) in [
+        ("completed", "in-progress"),
+        ("failed", "in-progress"),
+        ("failed", "waiting"),
+    ] {
+        let root = Root::new();
+        let left = [".handoffd/run/x.1.result", ".handoffd/run/x.1.beat"];
+        for file in left {
+            root.put(file, "");
+        }
+        root.put(
+            &format!("handoffs/{folder}/x.json"),
+            &decided(to).to_string(),
+        );
+        root.recover_once();
+        assert_eq!(root.folders_of("x"), [to]);
+        for file in left {
+            assert!(!root.path(file).exists(), "{file} of one in {folder}/");
+        }
+    }
+}
+
+#[test]
 fn row_11_decided_for_a_wait_waits_and_then_runs() {
     let root = Root::new();
     root.put("handoffs/in-progress/x.json", &parked("retry").to_string());

@@ -58,19 +58,24 @@ impl Root {
         fs::metadata(path).unwrap().ino()
     }
 
+    /// Starts a daemon on it and has it work off what is there.
+    pub fn recover_once(&self) {
+        let output = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+            .args(["run", "--drain", "--root"])
+            .arg(self.dir.path())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
     /// Runs the daemon until there is nothing left to do, twice.
     pub fn recover(&self) {
         for _ in 0..2 {
-            let output = Command::new(env!("CARGO_BIN_EXE_handoffd"))
-                .args(["run", "--drain", "--root"])
-                .arg(self.dir.path())
-                .output()
-                .unwrap();
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            self.recover_once();
         }
         let tmp: Vec<_> = fs::read_dir(self.path(".handoffd/tmp")).unwrap().collect();
         assert!(tmp.is_empty(), "left in tmp: {tmp:?}");
