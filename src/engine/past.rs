@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::clock::Wall;
 use crate::durable;
-use crate::engine::story::REFUSED;
+use crate::engine::story::{REFUSED, transition};
 use crate::engine::world::World;
 use crate::keeper::wire::{Held, Key};
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::spool::claim::{Origin, parse_claim_name};
 use crate::spool::look::Identity;
-use crate::store::audit::Line;
+use crate::store::audit::{self, Line};
 
 /// The number of the first line of all.
 const FIRST_SEQ: u64 = 1;
@@ -136,6 +136,21 @@ impl Past {
             recent: by_id,
             at_start: true,
         })
+    }
+
+    /// The line of a wait that was begun, and of which the log knows nothing: it is written when
+    /// the claim is settled, and that was cut off.
+    pub fn untold_wait(&self, id: &str, record: &Record, at: Wall) -> Option<audit::Event> {
+        if self.told.contains(&(id.to_owned(), record.meta.revision)) {
+            return None;
+        }
+        let on = record.doc.get("waiting").and_then(|it| it.get("on"));
+        let event = match on.and_then(Value::as_str) {
+            Some("human") => "waiting_human",
+            _ => "waiting",
+        };
+        let line = transition(record, id, event, State::Pending, State::Waiting, at);
+        Some(line.with("recovered", true))
     }
 
     /// Whether the log tells of this very refusal, and not of an earlier one under that id.

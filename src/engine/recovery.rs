@@ -147,7 +147,7 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
         }
         action => {
             if let Some(claim) = claim {
-                settle_claim(world, folder, id, claim);
+                settle_claim(world, folder, id, claim, &stands, &action, past);
             }
             if let Stands::Ours(record) = stands {
                 return Ok(carry_on(
@@ -445,7 +445,21 @@ pub fn sweep_claims(world: &World, past: &mut Past) {
 }
 
 /// The record stands, but perhaps not yet on disk: only then does what it was made from go.
-fn settle_claim(world: &World, folder: State, id: &str, claim: Claim) {
+fn settle_claim(
+    world: &World,
+    folder: State,
+    id: &str,
+    claim: Claim,
+    stands: &Stands,
+    action: &Action,
+    past: &Past,
+) {
+    let untold = match stands {
+        Stands::Ours(record) if *action == Action::Park && claim.origin == Origin::Pending => {
+            past.untold_wait(id, record, world.now().wall)
+        }
+        _ => None,
+    };
     let change = Change::Settle {
         id: id.to_owned(),
         at: folder,
@@ -454,7 +468,8 @@ fn settle_claim(world: &World, folder: State, id: &str, claim: Claim) {
         leftover: claim.path,
         awaited: false,
     };
-    world.committer.submit(change, Vec::new(), |_| {});
+    let lines = untold.into_iter().collect();
+    world.committer.submit(change, lines, |_| {});
 }
 
 /// Where a claim's leftover is to be kept, if it is a producer's YAML or Markdown.

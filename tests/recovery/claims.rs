@@ -113,6 +113,28 @@ fn row_4_rewritten_with_the_producers_bytes_still_there_goes_on() {
 }
 
 #[test]
+fn row_4_a_wait_that_the_log_knows_nothing_of_is_told_once() {
+    let root = Root::new();
+    let inode = root.put("original", &request());
+    let leftover = format!(".handoffd/tmp/claim-p-{inode}-x.json");
+    fs::rename(root.path("original"), root.path(&leftover)).unwrap();
+    let mut record = parked("a person is asked");
+    record["waiting"] = serde_json::json!({"on": "human", "kind": "gate", "reason": "asked"});
+    record["handoffd"]["attempts"] = serde_json::json!([]);
+    record["handoffd"].as_object_mut().unwrap().remove("timer");
+    root.put("handoffs/waiting/x.json", &record.to_string());
+    root.recover();
+    assert_eq!(root.folders_of("x"), ["waiting"]);
+    let told = handoffd::store::audit::recent(&root.path("audit"), 1 << 20).unwrap();
+    let told: Vec<_> = told
+        .iter()
+        .filter(|line| line.handoff_id.as_deref() == Some("x"))
+        .map(|line| line.event.as_str())
+        .collect();
+    assert_eq!(told, ["waiting_human"]);
+}
+
+#[test]
 fn row_4_rewritten_but_torn_is_restored_from_the_leftover() {
     let root = Root::new();
     let inode = root.put("original", &request());
