@@ -46,6 +46,10 @@ fn command(action: Action) -> Command {
 }
 
 fn answered(record: &mut Record, action: Action) -> Result<&'static str, String> {
+    answered_with(record, &command(action))
+}
+
+fn answered_with(record: &mut Record, command: &Command) -> Result<&'static str, String> {
     let config = config();
     let facts = Facts {
         id: "x",
@@ -55,7 +59,7 @@ fn answered(record: &mut Record, action: Action) -> Result<&'static str, String>
         max_retries: 3,
         expired: false,
     };
-    answer(record, &command(action), &facts)
+    answer(record, command, &facts)
 }
 
 #[test]
@@ -171,19 +175,10 @@ fn a_choice_must_be_one_of_the_options() {
     let mut record = parked(&request, Kind::Task);
     let mut with = command(Action::Approve);
     with.choice = Some("c".to_owned());
-    let config = config();
-    let facts = Facts {
-        id: "x",
-        config: &config,
-        now: NOW,
-        boot: "boot",
-        max_retries: 3,
-        expired: false,
-    };
-    let why = answer(&mut record, &with, &facts).unwrap_err();
+    let why = answered_with(&mut record, &with).unwrap_err();
     assert!(why.contains("a, b"), "{why}");
     with.choice = Some("b".to_owned());
-    answer(&mut record, &with, &facts).unwrap();
+    answered_with(&mut record, &with).unwrap();
     assert_eq!(record.doc["result"]["choice"], "b");
 }
 
@@ -195,18 +190,9 @@ fn where_no_option_is_listed_any_choice_will_do() {
         let mut record = parked(&request, Kind::Task);
         let options = record.doc["waiting"]["options"].as_object().unwrap();
         assert!(options.contains_key("approve"), "{own}");
-        let config = config();
-        let facts = Facts {
-            id: "x",
-            config: &config,
-            now: NOW,
-            boot: "boot",
-            max_retries: 3,
-            expired: false,
-        };
         let mut with = command(Action::Approve);
         with.choice = Some("c".to_owned());
-        answer(&mut record, &with, &facts).unwrap();
+        answered_with(&mut record, &with).unwrap();
         assert_eq!(record.doc["answer"]["choice"], "c");
     }
 }
