@@ -17,6 +17,7 @@ pub mod durable;
 pub mod engine;
 pub mod figures;
 pub mod inspect;
+pub mod json_text;
 pub mod keeper;
 pub mod mutant;
 pub mod policy;

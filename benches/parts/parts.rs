@@ -135,7 +135,7 @@ pub const ALL: [Part; 18] = [
         let config = config();
         let agent = AgentName::parse(AGENT).expect("a name");
         let root = PathBuf::from("/srv/queue");
-        let paths = AttemptPaths::new(&root.join("run"), &root.join("logs"), ID, 1);
+        let paths = AttemptPaths::new(&root.join("run").into(), &root.join("logs").into(), ID, 1);
         turn(move || {
             let briefing = Briefing {
                 id: ID,

@@ -157,7 +157,7 @@ fn standing(
 
 fn running(layout: &Layout, id: &str, record: Option<&Record>, now: Now) -> Standing {
     let attempt = record.and_then(Record::running_attempt);
-    let live = journal::read(&layout.run()).unwrap_or_default();
+    let live = journal::read(layout.run()).unwrap_or_default();
     let entry = live.into_iter().rfind(|entry| {
         entry.key.id == id
             && !entry.gone

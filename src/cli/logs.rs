@@ -110,7 +110,7 @@ fn copy_text(file: &mut impl Read, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn is_live(layout: &Layout, id: &str, attempt: u32) -> bool {
-    let known = journal::read(&layout.run()).unwrap_or_default();
+    let known = journal::read(layout.run()).unwrap_or_default();
     let is_it = |entry: &Entry| entry.key.id == id && entry.key.attempt == attempt;
     known.iter().any(|entry| is_it(entry) && !entry.gone)
 }
@@ -118,8 +118,8 @@ fn is_live(layout: &Layout, id: &str, attempt: u32) -> bool {
 /// The log that was put away, or the file that the attempt writes to, or wrote to if no daemon has
 /// judged it since.
 fn open(layout: &Layout, id: &str, attempt: u32, is_judged: bool) -> io::Result<File> {
-    let paths = AttemptPaths::new(&layout.run(), &layout.logs(), id, attempt);
-    match File::open(&paths.log) {
+    let paths = AttemptPaths::new(layout.run(), layout.logs(), id, attempt);
+    match File::open(paths.log()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             File::open(slot_path(layout, id, attempt, is_judged).ok_or(error)?)
         }
@@ -128,9 +128,9 @@ fn open(layout: &Layout, id: &str, attempt: u32, is_judged: bool) -> io::Result<
 }
 
 fn slot_path(layout: &Layout, id: &str, attempt: u32, is_judged: bool) -> Option<PathBuf> {
-    let known = journal::read(&layout.run()).unwrap_or_default();
+    let known = journal::read(layout.run()).unwrap_or_default();
     let slot = slot_of(&known, id, attempt, is_judged)?;
-    Some(Slots::new(&layout.run()).stderr_path(slot))
+    Some(Slots::new(layout.run()).stderr_path(slot))
 }
 
 /// The slot whose files are still this attempt's. One that was judged has given its slot back, and

@@ -276,7 +276,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn attempts(layout: &Layout, id: &str, record: &Record) -> String {
-    let live = journal::read(&layout.run()).unwrap_or_default();
+    let live = journal::read(layout.run()).unwrap_or_default();
     let rows: Vec<Vec<String>> = record
         .meta
         .attempts

@@ -268,6 +268,6 @@ fn drop_into(layout: &Layout, request: &Checked) -> Result<(), Failed> {
             _ => error.into(),
         });
     }
-    durable::sync_dir(&Layout::open_dir(&pending)?, durable::Durability::Full)?;
+    durable::sync_dir(&Layout::open_dir(pending)?, durable::Durability::Full)?;
     Ok(())
 }

@@ -57,7 +57,7 @@ fn is_known(layout: &Layout, id: &str) -> bool {
 /// Waits for all of them and prints their records.
 pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -> Outcome {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
-    let folders = [State::Completed, State::Failed].map(|state| layout.state(state));
+    let folders = [State::Completed, State::Failed].map(|state| layout.state(state).to_owned());
     let (_watcher, told) = wake::on_changes(&folders)?;
     let daemon = Daemon::of(layout);
     if !daemon.running {
@@ -73,7 +73,7 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
             if let Some(ended) = ended(layout, id) {
                 // It may have been moved this very moment. Whoever is told may rely on it, so it
                 // must not be gone after a power cut.
-                let folder = Layout::open_dir(&layout.state(ended.0))?;
+                let folder = Layout::open_dir(layout.state(ended.0))?;
                 durable::sync_dir(&folder, Durability::Full)?;
                 break ended;
             }

@@ -442,9 +442,9 @@ pub(super) fn list_one(world: &World, scanner: &Mutex<Scanner>, folder: Folder, 
         world.tell(Event::Shared(shared));
     }
     let path = match folder {
-        Folder::Pending => world.layout.pending(),
-        Folder::InProgress => world.layout.state(State::InProgress),
-        Folder::Waiting => world.layout.state(State::Waiting),
+        Folder::Pending => world.layout.pending().to_owned(),
+        Folder::InProgress => world.layout.state(State::InProgress).to_owned(),
+        Folder::Waiting => world.layout.state(State::Waiting).to_owned(),
         Folder::Control => world.layout.control(),
     };
     let needed = scanner().needs_listing(&path, world.now().wall.0);

@@ -71,7 +71,7 @@ pub fn catch_up(world: &World, since: Option<Wall>, moved: Vec<(String, Wall)>) 
         State::Waiting,
         State::InProgress,
     ] {
-        let ids = scan::record_ids(&world.layout.state(state)).unwrap_or_default();
+        let ids = scan::record_ids(world.layout.state(state)).unwrap_or_default();
         for id in ids {
             note(world, state, &id, None);
         }

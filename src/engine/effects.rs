@@ -189,7 +189,7 @@ fn set_in_motion(world: &World, spawn: &Spawn) -> io::Result<()> {
             return Err(error);
         }
     }
-    durable::sync_dir(&Layout::open_dir(&layout.state(folder))?, durability)?;
+    durable::sync_dir(&Layout::open_dir(layout.state(folder))?, durability)?;
     if folder == State::Pending {
         // A daemon that drains must know of it before it can believe that nothing is left.
         world.tell(Event::Listed {

@@ -140,7 +140,7 @@ impl Census {
             let known = self.counted.get(word).copied();
             let counted = match known {
                 Some(known) if Instant::now() < known.next => Some(known),
-                _ => count(&layout.state(state), known).or(known),
+                _ => count(layout.state(state), known).or(known),
             };
             if let Some(counted) = counted {
                 self.counted.insert(word, counted);

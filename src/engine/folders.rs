@@ -16,13 +16,13 @@ pub fn shared(layout: &Layout, config: &Config) -> Option<(String, String)> {
     if config.daemon.allow_shared {
         return None;
     }
-    let states = State::ALL.map(|state| layout.state(state));
+    let states = State::ALL.map(|state| layout.state(state).to_owned());
     let above = [layout.root().to_owned(), layout.handoffs().to_owned()];
     let others = [
         layout.control(),
         layout.refused_control(),
         layout.own().to_owned(),
-        layout.run(),
+        layout.run().to_path_buf(),
         layout.audit(),
         layout.context(),
     ];

@@ -45,7 +45,7 @@ pub fn lost(world: &World, running: &Running) -> End {
     if !same_boot || !is_resident_record(world, &running.record, id) {
         return End::of(keeper::Exit::Unknown, None);
     }
-    if world.paths(id, *attempt).result.exists() {
+    if world.paths(id, *attempt).result().exists() {
         return answered();
     }
     End::Lost {

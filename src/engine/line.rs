@@ -20,7 +20,7 @@ use crate::spool::layout::Layout;
 pub fn connect(program: &Path, layout: &Layout) -> io::Result<(Client, Reader)> {
     let setup = Setup {
         program: program.to_owned(),
-        run_dir: layout.run(),
+        run_dir: layout.run().to_path_buf(),
         root: layout.root().to_owned(),
         no_cgroup: std::env::var_os("HANDOFFD_NO_CGROUP").is_some(),
     };

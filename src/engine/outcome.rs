@@ -114,7 +114,7 @@ pub fn finish(world: &World, running: Running, end: End) {
         chance: chance(),
         max_interruptions: config.daemon.max_interruptions,
         exit: work.exit(),
-        log: has_log.then(|| world.layout.relative(&paths.log)),
+        log: has_log.then(|| world.layout.relative(&paths.log())),
         ran_ms: now.boot_ms.saturating_sub(running.started_boot_ms),
         cancelled: running.cancelled.as_deref().unwrap_or("while it ran"),
         id,

@@ -141,11 +141,8 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         let (events, inbox) = unbounded_channel();
         let clock = Clock::System;
         let since = clock.now().wall;
-        let (audit, opened) = AuditLog::open(&layout.audit(), config.daemon.durability, since)
+        let audit = open_audit(&layout, &config, since)
             .map_err(|error| in_root(format!("audit/: {error}")))?;
-        if let Some(torn) = opened.torn {
-            tracing::warn!("{}: the last line was torn; it is closed", torn.file);
-        }
         let recent = audit
             .recent(RECENT_BYTES)
             .map_err(system("audit/ can't be read"))?;
@@ -193,6 +190,23 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         farewell(&world, commit_thread);
         Ok(())
     })
+}
+
+/// Opens the log, and warns of what a crash did to it.
+fn open_audit(layout: &Layout, config: &Config, since: Wall) -> io::Result<AuditLog> {
+    let (audit, opened) = AuditLog::open(&layout.audit(), config.daemon.durability, since)?;
+    if let Some(torn) = opened.torn {
+        tracing::warn!("{}: the last line was torn; it is closed", torn.file);
+    }
+    for hole in opened.holes {
+        let (first, last) = hole.missing.into_inner();
+        let file = hole.file;
+        tracing::warn!(
+            "{file}: a power cut took lines {first} to {last}, which nobody had been told of; the \
+             log says so now"
+        );
+    }
+    Ok(audit)
 }
 
 /// Documents come on one thread and go on another, in small pieces. Without this, the C library
@@ -247,7 +261,7 @@ fn build(
     // Watching starts before the first look, so that nothing falls between the two.
     let events = world.events.clone();
     let folders = [
-        (PENDING, world.layout.pending()),
+        (PENDING, world.layout.pending().to_owned()),
         (CONTROL, world.layout.control()),
     ];
     let mode = match config.daemon.watch {
@@ -338,7 +352,7 @@ impl Engine {
         leave::put_back(&world.layout)?;
         retention::mend_archive(&world.layout);
         for folder in [State::InProgress, State::Waiting] {
-            for id in scan::record_ids(&world.layout.state(folder))? {
+            for id in scan::record_ids(world.layout.state(folder))? {
                 match recover_one(&world, folder, &id, &mut past) {
                     Found::Running(running) => {
                         let agent = running.agent.clone();
@@ -364,7 +378,7 @@ impl Engine {
     /// Deletes what ended attempts left in `run/`; whoever is still being judged needs his.
     fn sweep_run(&self) {
         let run = self.world.layout.run();
-        let swept = scan::names(&run, |name| {
+        let swept = scan::names(run, |name| {
             let name = name.to_string_lossy();
             // Whatever still writes to one of these is not of this daemon.
             if name.starts_with("resident-") && name.ends_with(".err") {

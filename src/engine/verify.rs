@@ -65,7 +65,7 @@ fn put_down(world: &World, running: &Running, work: End) -> io::Result<End> {
         return Ok(work);
     };
     let Key { id, attempt } = &running.key;
-    let path = world.paths(id, *attempt).result;
+    let path = world.paths(id, *attempt).result();
     let temp = path.with_extension("result.tmp");
     let bytes = serde_json::to_vec(&answer.result)?;
     durable::write_whole(&path, &temp, &bytes, durable::Durability::Relaxed)?;

@@ -277,7 +277,7 @@ impl Engine {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         for state in [State::InProgress, State::Waiting] {
-            scanner.forget(&self.world.layout.state(state));
+            scanner.forget(self.world.layout.state(state));
         }
         drop(scanner);
         self.problem(&left_key(id), Some(why));

@@ -112,7 +112,7 @@ impl World {
         board: Board,
         metrics: Option<SocketAddr>,
     ) -> Self {
-        let slots = Slots::new(&layout.run());
+        let slots = Slots::new(layout.run());
         let durability = config.daemon.durability;
         let heard = events.clone();
         Self {
@@ -229,7 +229,7 @@ impl World {
     }
 
     pub fn paths(&self, id: &str, attempt: u32) -> AttemptPaths {
-        let paths = AttemptPaths::new(&self.layout.run(), &self.layout.logs(), id, attempt);
+        let paths = AttemptPaths::new(self.layout.run(), self.layout.logs(), id, attempt);
         if !self.homes.load(Ordering::SeqCst) {
             return paths;
         }

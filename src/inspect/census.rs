@@ -14,7 +14,7 @@ pub fn take(layout: &Layout) -> io::Result<BTreeMap<&'static str, usize>> {
     let mut counts = BTreeMap::from(State::ALL.map(|state| (state.status(), 0)));
     let mut met = Met::new(layout);
     for state in State::ALL {
-        newest::names(&layout.state(state), state, |name| {
+        newest::names(layout.state(state), state, |name| {
             *counts.entry(state.status()).or_default() += 1;
             if let Some(left) = met.again(state, name, state.status()) {
                 *counts.entry(left).or_default() -= 1;

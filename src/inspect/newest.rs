@@ -138,7 +138,7 @@ fn sorted(layout: &Layout, filter: &Filter, states: &[State]) -> io::Result<Into
     let mut met = Met::new(layout);
     let mut left = HashSet::new();
     for state in states.iter().copied().filter(|it| filter.has_state(*it)) {
-        walk(&layout.state(state), state, |name, modified| {
+        walk(layout.state(state), state, |name, modified| {
             let wanted = name.to_str().filter(|_| filter.has_time(modified));
             let at = wanted.map(|_| entries.len());
             left.extend(met.again(state, name, at).flatten());
@@ -183,7 +183,7 @@ pub fn all(layout: &Layout, filter: &Filter) -> io::Result<Newest> {
 pub fn first(layout: &Layout, filter: &Filter, many: usize) -> io::Result<Newest> {
     let mut ended = 0;
     for state in ENDED.into_iter().filter(|state| filter.has_state(*state)) {
-        ended += count(&layout.state(state), state, many - ended)?;
+        ended += count(layout.state(state), state, many - ended)?;
         if ended >= many {
             break;
         }
@@ -268,7 +268,7 @@ impl Newest {
         let ended = ENDED.into_iter().filter(|it| self.filter.has_state(*it));
         let mut places = ended.filter_map(|state| {
             let folder = self.layout.state(state);
-            Place::of(&folder, state, OsStr::new(&format!("{id}.json")))
+            Place::of(folder, state, OsStr::new(&format!("{id}.json")))
         });
         places.find(|place| self.filter.has_time(place.modified))
     }

@@ -139,6 +139,6 @@ fn bytes_that_were_refused_are_found_under_their_numbered_id() {
 fn counting_stops_where_it_is_told_to() {
     let (_dir, layout) = filled();
     let completed = layout.state(State::Completed);
-    assert_eq!(count(&completed, State::Completed, usize::MAX).unwrap(), 3);
-    assert_eq!(count(&completed, State::Completed, 2).unwrap(), 2);
+    assert_eq!(count(completed, State::Completed, usize::MAX).unwrap(), 3);
+    assert_eq!(count(completed, State::Completed, 2).unwrap(), 2);
 }

@@ -87,7 +87,7 @@ pub fn gather(layout: &Layout, now: Now) -> io::Result<Status> {
 
 fn oldest_pending(layout: &Layout, now: Now) -> io::Result<Option<(String, Duration)>> {
     let mut oldest: Option<(Wall, String)> = None;
-    newest::walk(&layout.pending(), State::Pending, |name, modified| {
+    newest::walk(layout.pending(), State::Pending, |name, modified| {
         if oldest.as_ref().is_none_or(|(known, _)| modified < *known)
             && let Some(id) = id_of(State::Pending, name)
         {
@@ -101,7 +101,7 @@ fn oldest_pending(layout: &Layout, now: Now) -> io::Result<Option<(String, Durat
 }
 
 fn running(layout: &Layout, places: impl Iterator<Item = Place>, now: Now) -> Vec<RunningRow> {
-    let attempts = journal::read(&layout.run()).unwrap_or_default();
+    let attempts = journal::read(layout.run()).unwrap_or_default();
     places
         .take(200)
         .map(|place| {

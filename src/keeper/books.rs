@@ -8,7 +8,7 @@
 //! Reasons are collected and synced together before the first signal goes out: a hundred
 //! attempts that are cancelled at once cost one sync.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -36,6 +36,8 @@ pub struct Books {
     pub attempts: BTreeMap<Key, Attempt>,
     /// The children of ours that matter, and whose they are.
     pub children: HashMap<i32, Key>,
+    /// Children that no other keeper would know yet, and when they are to be written down.
+    pub unidentified: VecDeque<(u64, i32)>,
     /// The limit on open descriptors that attempts get.
     pub nofile: Option<libc::rlimit>,
     /// Said and not sent yet.
@@ -74,7 +76,10 @@ impl Books {
         }
     }
 
+    /// Tells all that is known, and the journal says the same by then.
     pub fn inventory(&mut self) {
+        self.identify_until(u64::MAX);
+        self.flush();
         let entries = self.attempts.values().map(Attempt::held).collect();
         self.reports.push(Report::Inventory { entries });
     }
@@ -91,7 +96,8 @@ impl Books {
 
     pub fn next_due(&self) -> Option<u64> {
         let attempts = self.attempts.values().filter_map(Attempt::due);
-        attempts.chain(self.pool.due()).min()
+        let unidentified = self.unidentified.front().map(|(at, _)| *at);
+        attempts.chain(self.pool.due()).chain(unidentified).min()
     }
 
     /// Takes note of children that have ended: first on paper, then for good.
@@ -248,6 +254,7 @@ impl Books {
 
     /// Does what is due: deadlines, then signals, then looks at what is left.
     pub fn tick(&mut self, now: u64) {
+        self.identify_until(now);
         let due: Vec<Key> = self
             .attempts
             .values()

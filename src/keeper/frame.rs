@@ -23,6 +23,8 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::json_text;
+
 /// The socket's name in the run folder. A keeper with other words would listen elsewhere.
 pub const SOCKET: &str = "keeper.v1.sock";
 
@@ -33,8 +35,9 @@ pub const MAX_FDS: usize = 3;
 
 /// A message as the bytes of its frame.
 pub fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; 4];
-    serde_json::to_writer(&mut bytes, message)?;
+    let mut bytes = Vec::with_capacity(1024);
+    bytes.extend([0; 4]);
+    json_text::append(&mut bytes, message)?;
     let length = bytes.len() - 4;
     if length > MAX_FRAME {
         return Err(io::Error::other("a message is too large for its socket"));

@@ -17,6 +17,11 @@ use super::wire::{Failure, Key, Report, Start};
 use super::{cgroup, minder};
 use crate::clock;
 
+/// How long an attempt runs before it is written down by what another keeper would know it. For a
+/// short one that would be a tenth of all that is done here. Of one that is younger when its keeper
+/// is killed, only its cgroup is known, and it is ended there.
+const UNKNOWN_MS: u64 = 10;
+
 /// A child of ours, which has its pid until it is reaped, as pid and start time.
 fn identify(pid: i32) -> (i32, u64) {
     (pid, Stat::read(pid).map_or(0, |stat| stat.starttime))
@@ -132,27 +137,48 @@ impl Books {
         command: Command,
         quiet: bool,
     ) {
-        let (pid, starttime) = identify(child.pid);
         let key = attempt.key.clone();
-        self.note(&Line::Pid {
-            key: key.clone(),
-            pid,
-            starttime,
-        });
-        if !quiet {
-            self.reports.push(Report::Started {
-                key: key.clone(),
-                pid,
-                starttime,
-            });
-        }
         attempt.watch = Watch::Child {
             word: child.word,
             command: Box::new(command),
         };
-        attempt.main = Some((pid, starttime));
-        self.children.insert(pid, key.clone());
-        self.attempts.insert(key, attempt);
+        self.children.insert(child.pid, key.clone());
+        self.attempts.insert(key.clone(), attempt);
+        if quiet {
+            let at = clock::boot_ms() + UNKNOWN_MS;
+            self.unidentified.push_back((at, child.pid));
+        } else if let Some((pid, starttime)) = self.note_main(child.pid) {
+            self.reports.push(Report::Started {
+                key,
+                pid,
+                starttime,
+            });
+        }
+    }
+
+    /// Writes down by what another keeper would know a child of ours. It can't be taken for another
+    /// process, because it is not reaped yet.
+    fn note_main(&mut self, pid: i32) -> Option<(i32, u64)> {
+        let key = self.children.get(&pid)?.clone();
+        let main = identify(pid);
+        self.attempts.get_mut(&key)?.main = Some(main);
+        let (pid, starttime) = main;
+        self.note(&Line::Pid {
+            key,
+            pid,
+            starttime,
+        });
+        Some(main)
+    }
+
+    /// Identifies those that have lived long enough by `now`.
+    pub fn identify_until(&mut self, now: u64) {
+        while let Some(&(at, pid)) = self.unidentified.front()
+            && at <= now
+        {
+            self.unidentified.pop_front();
+            self.note_main(pid);
+        }
     }
 
     fn take_cgroup(&mut self, key: &Key) -> Option<Group> {

@@ -72,9 +72,8 @@ impl Told<'_> {
     fn tell(&self, lines: &[Line]) {
         let mut text = Vec::new();
         for line in lines {
-            if serde_json::to_writer(&mut text, line).is_ok() {
-                text.push(b'\n');
-            }
+            // What can't be told is on paper all the same.
+            let _ = journal::encode(line, &mut text);
         }
         let _ = (&self.words).write_all(&text);
     }

@@ -38,7 +38,7 @@ mod spawn;
 mod tree;
 pub mod wire;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -188,6 +188,7 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
         journal,
         attempts: BTreeMap::new(),
         children: HashMap::new(),
+        unidentified: VecDeque::new(),
         nofile: raise_limit(),
         reports: Vec::new(),
         leftover: Vec::new(),

@@ -12,6 +12,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -93,10 +95,8 @@ impl<T: AsRef<OsStr>> From<T> for Os {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum OsText {
-    Text(String),
-    Hex { hex: String },
+struct Hex {
+    hex: String,
 }
 
 impl Serialize for Os {
@@ -107,24 +107,39 @@ impl Serialize for Os {
         let hex = self.0.as_bytes().iter().fold(String::new(), |hex, byte| {
             hex + &format!("{byte:02x}") // only ever a handful of odd values
         });
-        OsText::Hex { hex }.serialize(serializer)
+        Hex { hex }.serialize(serializer)
     }
 }
 
+/// By hand, because an untagged enum would copy every string of an environment twice.
 impl<'de> Deserialize<'de> for Os {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let bytes = match OsText::deserialize(deserializer)? {
-            OsText::Text(text) => return Ok(Self(text.into())),
-            OsText::Hex { hex } if hex.len() % 2 == 0 => (0..hex.len() / 2)
-                .map(|at| {
-                    let pair = hex.get(2 * at..2 * at + 2)?;
-                    u8::from_str_radix(pair, 16).ok()
-                })
-                .collect::<Option<Vec<u8>>>(),
-            OsText::Hex { .. } => None,
+        deserializer.deserialize_any(OsVisitor)
+    }
+}
+
+struct OsVisitor;
+
+impl<'de> Visitor<'de> for OsVisitor {
+    type Value = Os;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text, or its bytes as hex")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Os, E> {
+        Ok(Os(text.into()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Os, A::Error> {
+        let Hex { hex } = Hex::deserialize(MapAccessDeserializer::new(map))?;
+        let pairs = |at| u8::from_str_radix(hex.get(2 * at..2 * at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = match hex.len() % 2 {
+            0 => (0..hex.len() / 2).map(pairs).collect(),
+            _ => None,
         };
         let bytes = bytes.ok_or_else(|| serde::de::Error::custom("not pairs of hex digits"))?;
-        Ok(Self(OsString::from_vec(bytes)))
+        Ok(Os(OsString::from_vec(bytes)))
     }
 }
 

@@ -65,9 +65,20 @@ pub(super) fn expected(field: impl Into<String>, what: &str, value: &Value) -> F
     FieldError::new(field, format!("expected {what}, found {}", Found(value)))
 }
 
+/// The value at `key`. Most objects have a handful of keys, and looking at each is quicker than
+/// hashing one; a document is asked for some hundred on its way.
+pub(super) fn find<'m>(map: &'m Map<String, Value>, key: &str) -> Option<&'m Value> {
+    const FEW: usize = 16;
+    if map.len() > FEW {
+        return map.get(key);
+    }
+    map.iter()
+        .find_map(|(name, value)| (name == key).then_some(value))
+}
+
 /// The value at `key`, unless it is missing or `null`.
 pub(super) fn present<'m>(map: &'m Map<String, Value>, key: &str) -> Option<&'m Value> {
-    map.get(key).filter(|value| !value.is_null())
+    find(map, key).filter(|value| !value.is_null())
 }
 
 #[cfg(test)]

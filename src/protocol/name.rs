@@ -4,7 +4,9 @@
 //! producer's temporary file nor a submission still gets an id, made from its hash, so that the
 //! refusal can be filed and the same name always leads to the same id.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use super::digest::sha256;
 use super::id::HandoffId;
@@ -101,6 +103,18 @@ fn submission(name: &[u8]) -> Result<(HandoffId, Ext), String> {
 /// The id under which a file is refused whose name can't be one.
 fn rejected_id(name: &[u8]) -> HandoffId {
     HandoffId::made(format!("rejected-{}", &sha256(name)[..12]))
+}
+
+/// The path of a name below a folder, in one allocation.
+pub fn below(folder: &Path, name: &[&str]) -> PathBuf {
+    let length = name.iter().map(|part| part.len()).sum::<usize>();
+    let mut path = OsString::with_capacity(folder.as_os_str().len() + 1 + length);
+    path.push(folder);
+    path.push("/");
+    for part in name {
+        path.push(part);
+    }
+    path.into()
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::clock::Wall;
+use crate::json_text;
 use crate::mutant;
 use crate::protocol::block::{put, take, take_list, take_map};
-use crate::protocol::field::FieldError;
+use crate::protocol::field::{FieldError, find};
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::links::Links;
@@ -284,13 +285,15 @@ impl Record {
             },
             Some(claimed) => Self::readmit(doc, claimed),
         };
-        for key in OWNED {
-            if let Some(value) = record.doc.shift_remove(key) {
-                record.meta.submitted.insert(key.to_owned(), value);
+        if record.doc.keys().any(|key| OWNED.contains(&key.as_str())) {
+            for key in OWNED {
+                if let Some(value) = record.doc.shift_remove(key) {
+                    record.meta.submitted.insert(key.to_owned(), value);
+                }
             }
         }
         record.meta.request_sha256 = sha256;
-        if record.doc.get("handoff_id").and_then(Value::as_str) != Some(id) {
+        if find(&record.doc, "handoff_id").and_then(Value::as_str) != Some(id) {
             let written = record.doc.shift_remove("handoff_id");
             record
                 .doc
@@ -431,7 +434,7 @@ impl Record {
 
     /// The bytes that go to disk: indented, so that `cat` is enough to read it.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec_pretty(&Whole(self)).unwrap_or_default();
+        let mut bytes = json_text::indented(&Whole(self)).unwrap_or_default();
         bytes.push(b'\n');
         bytes
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::agent::AgentName;
 use super::dialect::{Dialect, dialect_as};
-use super::field::present;
+use super::field::{find, present};
 use super::record::Record;
 
 /// A document, with the dialect that it was written in.
@@ -20,8 +20,7 @@ pub struct View<'d> {
 impl<'d> View<'d> {
     /// A document as a producer wrote it, or as an earlier run left it.
     pub fn of_document(doc: &'d Map<String, Value>) -> Self {
-        let submitted = doc
-            .get("handoffd")
+        let submitted = find(doc, "handoffd")
             .and_then(|own| own.get("submitted"))
             .and_then(Value::as_object);
         Self::new(doc, submitted)
@@ -33,8 +32,8 @@ impl<'d> View<'d> {
 
     fn new(doc: &'d Map<String, Value>, submitted: Option<&'d Map<String, Value>>) -> Self {
         let status = submitted
-            .and_then(|submitted| submitted.get("status"))
-            .or_else(|| doc.get("status"))
+            .and_then(|submitted| find(submitted, "status"))
+            .or_else(|| find(doc, "status"))
             .and_then(Value::as_str);
         let handoff = present(doc, "handoff").and_then(Value::as_object);
         let dialect = dialect_as(doc, status);
@@ -91,14 +90,14 @@ impl<'d> View<'d> {
     pub fn context(&self, field: &str) -> Option<&'d Value> {
         let inside = self
             .handoff
-            .and_then(|handoff| handoff.get("context")?.as_object())
+            .and_then(|handoff| find(handoff, "context")?.as_object())
             .and_then(|context| present(context, field));
-        inside.or_else(|| present(self.doc.get("context")?.as_object()?, field))
+        inside.or_else(|| present(find(self.doc, "context")?.as_object()?, field))
     }
 
     /// Where the target is named, and its path.
     pub fn target(&self) -> (Option<&'d Value>, &'static str) {
-        let of = |key: &str, field: &str| present(self.handoff?.get(key)?.as_object()?, field);
+        let of = |key: &str, field: &str| present(find(self.handoff?, key)?.as_object()?, field);
         match self.dialect {
             Dialect::Package => (of("to", "agent"), "handoff.to.agent"),
             Dialect::Report => (
@@ -107,7 +106,7 @@ impl<'d> View<'d> {
                 "handoff.next_agent",
             ),
             _ => {
-                let target = self.doc.get("target").and_then(Value::as_object);
+                let target = find(self.doc, "target").and_then(Value::as_object);
                 let id = target.and_then(|target| present(target, "agent_id"));
                 (id, "target.agent_id")
             }
@@ -123,7 +122,7 @@ impl<'d> View<'d> {
     pub fn agent_written(&self) -> Option<&'d str> {
         let named = self.target().0.and_then(Value::as_str);
         named.or_else(|| match self.dialect {
-            Dialect::Report => self.doc.get("agent").and_then(Value::as_str),
+            Dialect::Report => find(self.doc, "agent").and_then(Value::as_str),
             _ => None,
         })
     }
@@ -139,9 +138,9 @@ impl<'d> View<'d> {
     /// Who it comes from, as it was written.
     pub fn source(&self) -> Option<&'d str> {
         let named = match self.dialect {
-            Dialect::Package => self.handoff?.get("from")?.get("agent"),
-            Dialect::Report => self.doc.get("agent"),
-            _ => self.doc.get("source")?.get("agent_id"),
+            Dialect::Package => find(self.handoff?, "from")?.get("agent"),
+            Dialect::Report => find(self.doc, "agent"),
+            _ => find(self.doc, "source")?.get("agent_id"),
         };
         named.and_then(Value::as_str)
     }
@@ -150,16 +149,14 @@ impl<'d> View<'d> {
     pub fn phase(&self) -> Option<String> {
         let named = match self.dialect {
             Dialect::Package => {
-                let to = self.handoff?.get("to")?.as_object()?;
+                let to = find(self.handoff?, "to")?.as_object()?;
                 present(to, "phase").or_else(|| self.get("phase"))
             }
             Dialect::Report => self
                 .handoff
                 .and_then(|handoff| present(handoff, "next_phase"))
                 .or_else(|| present(self.doc, "phase")),
-            _ => self
-                .doc
-                .get("target")
+            _ => find(self.doc, "target")
                 .and_then(Value::as_object)
                 .and_then(|target| present(target, "phase"))
                 .or_else(|| present(self.doc, "phase")),

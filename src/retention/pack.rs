@@ -156,7 +156,7 @@ pub fn restore(layout: &Layout, packed: &Packed) -> io::Result<bool> {
     for (name, bytes) in &packed.files {
         let is_log = [".log", ".out"].iter().any(|end| name.ends_with(end));
         let folder = if is_log {
-            layout.logs()
+            layout.logs().to_path_buf()
         } else {
             layout.originals()
         };

@@ -116,7 +116,7 @@ impl Sweep<'_> {
             failed: None,
         };
         match self.kind.state() {
-            Some(state) => newest::walk(&self.layout.state(state), state, |name, modified| {
+            Some(state) => newest::walk(self.layout.state(state), state, |name, modified| {
                 let Some(id) = id_of(state, name) else { return };
                 if self.is_old(&mut pass, modified) {
                     pass.old.extend(self.record(state, id));
@@ -125,7 +125,7 @@ impl Sweep<'_> {
             })?,
             // Without a folder there are no logs yet.
             None if !self.layout.logs().is_dir() => {}
-            None => scan::names(&self.layout.logs(), |name| {
+            None => scan::names(self.layout.logs(), |name| {
                 let path = self.layout.logs().join(name);
                 if let Ok(metadata) = fs::symlink_metadata(&path)
                     && metadata.is_file()

@@ -47,18 +47,22 @@ pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64
     let stderr_size = size(&stderr);
     // A crash may have come after the log was put away.
     let (log, log_size) = match stderr_size {
-        0 => (&paths.log, size(&paths.log)),
-        _ => (&stderr, stderr_size),
+        0 => {
+            let log = paths.log();
+            let size = size(&log);
+            (log, size)
+        }
+        _ => (stderr, stderr_size),
     };
     Collected {
-        result_file: read_result(&paths.result, max_output),
+        result_file: read_result(&paths.result(), max_output),
         stdout: match stdout_size {
             Ok(1..) => read_output(&stdout, max_output),
             _ => Output::Nothing,
         },
         stderr_tail: match log_size {
             0 => String::new(),
-            _ => tail(log),
+            _ => tail(&log),
         },
         has_log: log_size > 0,
         printed: stderr_size > 0 || !matches!(stdout_size, Ok(0)),
@@ -77,8 +81,8 @@ pub fn of_resident(
     paths: &AttemptPaths,
 ) -> Collected {
     let has_log = !stderr.is_empty()
-        && fs::write(&paths.log, stderr)
-            .inspect_err(|error| tracing::warn!("{}: {error}", paths.log.display()))
+        && fs::write(paths.log(), stderr)
+            .inspect_err(|error| tracing::warn!("{}: {error}", paths.log().display()))
             .is_ok();
     let from = stderr.len().saturating_sub(TAIL);
     Collected {
@@ -126,7 +130,7 @@ fn read_result(path: &Path, most: u64) -> Output {
 /// Whether a whole result stands there: a JSON object that parses.
 pub fn has_whole_result(paths: &AttemptPaths, max_output: u64) -> bool {
     matches!(
-        read_result(&paths.result, max_output),
+        read_result(&paths.result(), max_output),
         Output::Result { .. }
     )
 }
@@ -161,15 +165,15 @@ pub fn keep_logs(
     match size(&stderr) {
         0 => {}
         // A file that is somebody else's is not kept, only what it says.
-        small if small <= cap && paths.home.is_none() => durable::replace(&stderr, &paths.log)?,
+        small if small <= cap && paths.home.is_none() => durable::replace(&stderr, &paths.log())?,
         _ => {
-            copy_end(&stderr, &paths.log, cap)?;
+            copy_end(&stderr, &paths.log(), cap)?;
             File::options().write(true).open(&stderr)?.set_len(0)?;
         }
     }
     let stdout = slots.stdout_path(number);
     if keep_stdout && size(&stdout) > 0 {
-        copy_end(&stdout, &paths.kept_stdout, cap)?;
+        copy_end(&stdout, &paths.kept_stdout(), cap)?;
     }
     Ok(())
 }
@@ -185,8 +189,8 @@ fn copy_end(from: &Path, to: &Path, most: u64) -> io::Result<()> {
 
 /// Removes what only the running attempt needed.
 pub fn clean(paths: &AttemptPaths) {
-    for path in [&paths.result, &paths.heartbeat] {
-        match fs::symlink_metadata(path) {
+    for path in [paths.result(), paths.heartbeat()] {
+        match fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_dir() => drop(fs::remove_dir_all(path)),
             Ok(_) => drop(fs::remove_file(path)),
             Err(_) => {}
@@ -211,8 +215,8 @@ pub fn sample(slots: &Slots, number: u32, paths: &AttemptPaths, cpu_ms: Option<u
     Sample {
         stdout_bytes: size(&slots.stdout_path(number)),
         stderr_bytes: size(&slots.stderr_path(number)),
-        result: stamp(&paths.result),
-        heartbeat: stamp(&paths.heartbeat),
+        result: stamp(&paths.result()),
+        heartbeat: stamp(&paths.heartbeat()),
         cpu_ms,
     }
 }
@@ -247,7 +251,7 @@ mod tests {
     fn what_was_left_is_read_and_the_log_is_put_away() {
         let dir = tempfile::tempdir().unwrap();
         let slots = Slots::new(dir.path());
-        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
+        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
         let mut slot = slots.acquire().unwrap();
         slot.stdout.write_all(b"hello").unwrap();
         slot.stderr.write_all(b"first\nlast words\n").unwrap();
@@ -262,14 +266,14 @@ mod tests {
                 "also when asked again"
             );
         }
-        assert_eq!(fs::read(&paths.kept_stdout).unwrap(), b"hello");
+        assert_eq!(fs::read(paths.kept_stdout()).unwrap(), b"hello");
     }
 
     #[test]
     fn a_flood_shows_also_after_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let slots = Slots::new(dir.path());
-        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
+        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
         let mut slot = slots.acquire().unwrap();
         slot.stdout.write_all(&[b'x'; 1000]).unwrap();
         let heard = || collect(&slots, slot.number, &paths, 1000).heard;
@@ -282,14 +286,14 @@ mod tests {
     fn of_a_flood_only_the_end_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let slots = Slots::new(dir.path());
-        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
+        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
         let mut slot = slots.acquire().unwrap();
         for file in [&mut slot.stdout, &mut slot.stderr] {
             file.write_all(&[b'x'; 10_000]).unwrap();
             file.write_all(b"the end").unwrap();
         }
         keep_logs(&slots, slot.number, &paths, true, 1000).unwrap();
-        for kept in [&paths.log, &paths.kept_stdout] {
+        for kept in [paths.log(), paths.kept_stdout()] {
             let text = fs::read_to_string(kept).unwrap();
             assert!(text.len() <= 1000 && text.ends_with("the end"));
         }
@@ -298,24 +302,24 @@ mod tests {
     #[test]
     fn a_result_above_the_limit_is_not_called_broken() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
-        fs::write(&paths.result, r#"{"summary":"long"}"#).unwrap();
-        assert_eq!(read_result(&paths.result, 10), Output::TooLarge);
+        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
+        fs::write(paths.result(), r#"{"summary":"long"}"#).unwrap();
+        assert_eq!(read_result(&paths.result(), 10), Output::TooLarge);
         assert!(!has_whole_result(&paths, 10));
     }
 
     #[test]
     fn a_link_at_the_results_place_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = AttemptPaths::new(dir.path(), dir.path(), "x", 1);
-        symlink("/etc/passwd", &paths.result).unwrap();
+        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
+        symlink("/etc/passwd", paths.result()).unwrap();
         assert!(matches!(
-            read_result(&paths.result, 100_000),
+            read_result(&paths.result(), 100_000),
             Output::Broken { .. }
         ));
         assert!(!has_whole_result(&paths, 100_000));
         clean(&paths);
-        assert!(fs::symlink_metadata(&paths.result).is_err());
+        assert!(fs::symlink_metadata(paths.result()).is_err());
         assert!(Path::new("/etc/passwd").exists());
     }
 

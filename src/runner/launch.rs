@@ -5,30 +5,32 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::config::Specialist;
+use crate::protocol::name::below;
 
 /// Of the daemon's own environment, what every specialist may see.
 pub(super) const PASSED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
 
-/// Where an attempt's files stand, by id and attempt.
+/// Where an attempt's files stand, by id and attempt. Most of them are never there, so their paths
+/// are put together when they are asked for.
 #[derive(Debug, Clone)]
 pub struct AttemptPaths {
-    pub result: PathBuf,
-    pub heartbeat: PathBuf,
-    pub log: PathBuf,
-    pub kept_stdout: PathBuf,
+    run: Arc<Path>,
+    logs: Arc<Path>,
+    /// `<id>.<attempt>`.
+    name: String,
     /// The attempt's own folder, where it has one.
     pub home: Option<PathBuf>,
 }
 
 impl AttemptPaths {
-    pub fn new(run: &Path, logs: &Path, id: &str, attempt: u32) -> Self {
+    pub fn new(run: &Arc<Path>, logs: &Arc<Path>, id: &str, attempt: u32) -> Self {
         Self {
-            result: run.join(format!("{id}.{attempt}.result")),
-            heartbeat: run.join(format!("{id}.{attempt}.beat")),
-            log: logs.join(format!("{id}.{attempt}.log")),
-            kept_stdout: logs.join(format!("{id}.{attempt}.out")),
+            run: Arc::clone(run),
+            logs: Arc::clone(logs),
+            name: format!("{id}.{attempt}"),
             home: None,
         }
     }
@@ -37,11 +39,31 @@ impl AttemptPaths {
     #[must_use]
     pub fn at_home(self, home: PathBuf) -> Self {
         Self {
-            result: home.join("result"),
-            heartbeat: home.join("heartbeat"),
             home: Some(home),
             ..self
         }
+    }
+
+    pub fn result(&self) -> PathBuf {
+        match &self.home {
+            Some(home) => home.join("result"),
+            None => below(&self.run, &[&self.name, ".result"]),
+        }
+    }
+
+    pub fn heartbeat(&self) -> PathBuf {
+        match &self.home {
+            Some(home) => home.join("heartbeat"),
+            None => below(&self.run, &[&self.name, ".beat"]),
+        }
+    }
+
+    pub fn log(&self) -> PathBuf {
+        below(&self.logs, &[&self.name, ".log"])
+    }
+
+    pub fn kept_stdout(&self) -> PathBuf {
+        below(&self.logs, &[&self.name, ".out"])
     }
 }
 
@@ -82,8 +104,8 @@ pub fn environment(
         briefing.max_attempts.to_string(),
     );
     set(&mut env, "HANDOFF_DEADLINE", &briefing.deadline);
-    set(&mut env, "HANDOFF_RESULT", &briefing.paths.result);
-    set(&mut env, "HANDOFF_HEARTBEAT", &briefing.paths.heartbeat);
+    set(&mut env, "HANDOFF_RESULT", briefing.paths.result());
+    set(&mut env, "HANDOFF_HEARTBEAT", briefing.paths.heartbeat());
     if let Some(key) = briefing.key {
         set(&mut env, "HANDOFFD_KEY", key);
     }
@@ -198,7 +220,12 @@ mod tests {
     #[test]
     fn only_what_is_named_is_passed_on() {
         let root = Path::new("/r");
-        let paths = AttemptPaths::new(Path::new("/r/run"), Path::new("/r/logs"), "x", 2);
+        let paths = AttemptPaths::new(
+            &Path::new("/r/run").into(),
+            &Path::new("/r/logs").into(),
+            "x",
+            2,
+        );
         let mut specialist = Specialist {
             pass_env: vec!["KEY".into()],
             ..Specialist::default()

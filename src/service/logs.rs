@@ -12,8 +12,12 @@ use std::io::IsTerminal;
 use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::clock::Clock;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -67,6 +71,7 @@ where
         .with_writer(std::io::stderr)
         // It would complain on stderr, and panic where that is what can't be written.
         .log_internal_errors(false)
+        .with_timer(AsInRecords)
         .with_target(false);
     match format {
         LogFormat::Human => {
@@ -74,6 +79,15 @@ where
             layer.with_ansi(color).boxed()
         }
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    }
+}
+
+/// Times as records and the audit log have them, so that they can be held against each other.
+struct AsInRecords;
+
+impl FormatTime for AsInRecords {
+    fn format_time(&self, w: &mut Writer<'_>) -> std::fmt::Result {
+        write!(w, "{}", Clock::System.now().wall)
     }
 }
 

@@ -25,8 +25,12 @@ const BATCH: usize = 256;
 /// How long the claims of attempts that run already may wait for their outcomes.
 const CLAIMS_WAIT: Duration = Duration::from_millis(50);
 
-/// The least time from the beginning of one round to that of the next.
+/// The least time from the beginning of one round to that of the next: after one that had no more
+/// than a handoff's own changes, its claim and its outcome, and after one that had more. Where many
+/// are worked off, a round's syncs are dear, and none of them is waited for.
 const PACE: Duration = Duration::from_millis(4);
+const BUSY_PACE: Duration = Duration::from_millis(10);
+const FEW: usize = 2;
 
 /// The most that a change waits because rounds are long.
 const MOST_PACE: Duration = Duration::from_millis(20);
@@ -83,11 +87,12 @@ impl Pace {
         self.begun = Some(Instant::now());
     }
 
-    /// A round is over.
-    pub fn done(&mut self) {
+    /// A round of so many changes is over.
+    pub fn done(&mut self, changes: usize) {
+        let least = if changes > FEW { BUSY_PACE } else { PACE };
         self.next = self
             .begun
-            .map(|begun| begun + (begun.elapsed() * 2).clamp(PACE, MOST_PACE));
+            .map(|begun| begun + (begun.elapsed() * 2).clamp(least, MOST_PACE));
     }
 }
 
@@ -200,6 +205,27 @@ mod tests {
             to: State::Completed,
             bytes: Vec::new(),
         })
+    }
+
+    #[test]
+    fn rounds_with_changes_of_several_handoffs_lie_further_apart() {
+        let wait = |changes| {
+            let begun = Instant::now();
+            let mut pace = Pace {
+                begun: Some(begun),
+                next: None,
+            };
+            pace.done(changes);
+            pace.next.unwrap() - begun
+        };
+        for (changes, least) in [
+            (1, PACE),
+            (FEW, PACE),
+            (FEW + 1, BUSY_PACE),
+            (100, BUSY_PACE),
+        ] {
+            assert!((least..=MOST_PACE).contains(&wait(changes)), "{changes}");
+        }
     }
 
     fn shown(jobs: &[Job]) -> Vec<String> {

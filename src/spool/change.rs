@@ -1,6 +1,6 @@
 //! The changes that the committer makes durable.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::protocol::lifecycle::State;
 use crate::spool::claim::{self, Origin};
@@ -49,7 +49,7 @@ impl Change {
     pub fn folders(&self, layout: &Layout) -> Vec<PathBuf> {
         match self {
             Self::Advance { from, to, .. } | Self::Move { from, to, .. } => {
-                vec![layout.state(*from), layout.state(*to)]
+                vec![layout.state(*from).to_owned(), layout.state(*to).to_owned()]
             }
             Self::Settle {
                 at, to, leftover, ..
@@ -58,9 +58,16 @@ impl Change {
                     Some(Origin::Waiting) => layout.state(State::Waiting),
                     Some(Origin::Pending) | None => layout.pending(),
                 };
-                vec![origin, layout.state(*at), layout.state(*to)]
+                [origin, layout.state(*at), layout.state(*to)]
+                    .map(Path::to_owned)
+                    .into()
             }
-            Self::Reject(rejection) => vec![rejection.from_folder(), layout.state(State::Failed)],
+            Self::Reject(rejection) => {
+                vec![
+                    rejection.from_folder(),
+                    layout.state(State::Failed).to_owned(),
+                ]
+            }
             Self::Note => Vec::new(),
         }
     }

@@ -130,7 +130,7 @@ pub fn from_pending(
         // Where a power cut may keep the move below and lose what came before it, a record that was
         // moved back by hand would be taken for one on its way to its end, and YAML for damage.
         durable::sync_file(&fs::File::open(&temp)?, Durability::Full)?;
-        durable::sync_dir(&Layout::open_dir(&layout.tmp())?, Durability::Full)?;
+        durable::sync_dir(&Layout::open_dir(layout.tmp())?, Durability::Full)?;
     }
     let target = layout.record(land, id);
     if mutant::is("two-step-claim") {

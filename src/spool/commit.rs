@@ -166,8 +166,9 @@ impl Worker {
             if jobs.is_empty() {
                 continue;
             }
+            let changes = jobs.len();
             let trouble = self.round(&mut jobs).err();
-            self.pace.done();
+            self.pace.done(changes);
             self.tell_trouble(trouble);
         }
     }

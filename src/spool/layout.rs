@@ -4,15 +4,27 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::protocol::lifecycle::State;
+use crate::protocol::name::below;
 use crate::store::archive::Archive;
 
+/// The folders are put together once: their paths are needed some thirty times for each handoff.
 #[derive(Debug, Clone)]
-pub struct Layout {
+pub struct Layout(Arc<Folders>);
+
+#[derive(Debug)]
+struct Folders {
     root: PathBuf,
     handoffs: PathBuf,
+    /// In the order of [`State::ALL`].
+    states: [PathBuf; State::ALL.len()],
     own: PathBuf,
+    tmp: PathBuf,
+    run: Arc<Path>,
+    logs: Arc<Path>,
+    archive: Archive,
 }
 
 /// Folders of the daemon's own, below `.handoffd/`.
@@ -31,37 +43,41 @@ const OWN: [&str; 10] = [
 
 impl Layout {
     pub fn new(root: &Path) -> Self {
-        Self {
+        let (handoffs, own) = (root.join("handoffs"), root.join(".handoffd"));
+        Self(Arc::new(Folders {
+            states: State::ALL.map(|state| handoffs.join(state.folder())),
+            tmp: own.join("tmp"),
+            run: own.join("run").into(),
+            logs: own.join("logs").into(),
+            archive: Archive::new(&root.join("archive")),
             root: root.to_owned(),
-            handoffs: root.join("handoffs"),
-            own: root.join(".handoffd"),
-        }
+            handoffs,
+            own,
+        }))
     }
 
     pub fn root(&self) -> &Path {
-        &self.root
+        &self.0.root
     }
 
     pub fn handoffs(&self) -> &Path {
-        &self.handoffs
+        &self.0.handoffs
     }
 
-    pub fn state(&self, state: State) -> PathBuf {
-        self.handoffs.join(state.folder())
+    pub fn state(&self, state: State) -> &Path {
+        &self.0.states[state as usize]
     }
 
     pub fn record(&self, state: State, id: &str) -> PathBuf {
-        let mut path = self.state(state);
-        path.push(format!("{id}.json"));
-        path
+        below(self.state(state), &[id, ".json"])
     }
 
-    pub fn pending(&self) -> PathBuf {
+    pub fn pending(&self) -> &Path {
         self.state(State::Pending)
     }
 
     pub fn control(&self) -> PathBuf {
-        self.handoffs.join("control")
+        self.0.handoffs.join("control")
     }
 
     pub fn refused_control(&self) -> PathBuf {
@@ -69,82 +85,82 @@ impl Layout {
     }
 
     pub fn own(&self) -> &Path {
-        &self.own
+        &self.0.own
     }
 
-    pub fn tmp(&self) -> PathBuf {
-        self.own.join("tmp")
+    pub fn tmp(&self) -> &Path {
+        &self.0.tmp
     }
 
-    pub fn run(&self) -> PathBuf {
-        self.own.join("run")
+    pub fn run(&self) -> &Arc<Path> {
+        &self.0.run
     }
 
-    pub fn logs(&self) -> PathBuf {
-        self.own.join("logs")
+    pub fn logs(&self) -> &Arc<Path> {
+        &self.0.logs
     }
 
     pub fn originals(&self) -> PathBuf {
-        self.own.join("originals")
+        self.0.own.join("originals")
     }
 
     pub fn rejecting(&self) -> PathBuf {
-        self.own.join("rejecting")
+        self.0.own.join("rejecting")
     }
 
     pub fn aside(&self) -> PathBuf {
-        self.own.join("aside")
+        self.0.own.join("aside")
     }
 
     pub fn spares(&self) -> PathBuf {
-        self.own.join("spares")
+        self.0.own.join("spares")
     }
 
     pub fn leftovers(&self) -> PathBuf {
-        self.own.join("leftovers")
+        self.0.own.join("leftovers")
     }
 
     /// Folders of attempts that can't use the daemon's.
     pub fn homes(&self) -> PathBuf {
-        self.own.join("homes")
+        self.0.own.join("homes")
     }
 
     /// Records on their way out for good.
     pub fn leaving(&self) -> PathBuf {
-        self.own.join("leaving")
+        self.0.own.join("leaving")
     }
 
     pub fn audit(&self) -> PathBuf {
-        self.root.join("audit")
+        self.0.root.join("audit")
     }
 
     pub fn context(&self) -> PathBuf {
-        self.root.join("context")
+        self.0.root.join("context")
     }
 
     /// Where ended handoffs are packed.
     pub fn archive(&self) -> PathBuf {
-        self.root.join("archive")
+        self.0.root.join("archive")
     }
 
     pub fn artifacts(&self) -> PathBuf {
-        self.root.join("artifacts")
+        self.0.root.join("artifacts")
     }
 
     /// Where the schemas stand that requests name.
     pub fn schemas(&self) -> PathBuf {
-        self.root.join("schemas")
+        self.0.root.join("schemas")
     }
 
     pub fn daemon_file(&self) -> PathBuf {
-        self.own.join("daemon.json")
+        self.0.own.join("daemon.json")
     }
 
     /// Makes what is missing, for its user and group only. What is there stays as it is.
     pub fn ensure(&self) -> io::Result<()> {
         let folders = State::ALL
             .iter()
-            .map(|state| self.state(*state))
+            .map(|state| self.state(*state).to_owned())
             .chain([
                 self.control(),
                 self.refused_control(),
@@ -152,7 +168,7 @@ impl Layout {
                 self.context(),
             ])
             .chain([self.artifacts()])
-            .chain(OWN.iter().map(|name| self.own.join(name)));
+            .chain(OWN.iter().map(|name| self.0.own.join(name)));
         for folder in folders {
             make_folder(&folder).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
@@ -169,9 +185,9 @@ impl Layout {
         };
         let folders = State::ALL
             .iter()
-            .map(|state| self.state(*state))
+            .map(|state| self.state(*state).to_owned())
             .chain([self.control()])
-            .chain(OWN.iter().map(|name| self.own.join(name)));
+            .chain(OWN.iter().map(|name| self.0.own.join(name)));
         for folder in folders {
             if fs::metadata(&folder).is_ok_and(|folder| folder.dev() != home) {
                 return Err(io::Error::new(
@@ -180,7 +196,7 @@ impl Layout {
                         "{} is on another file system than {}; all of handoffs/ and .handoffd/ \
                          must be on one",
                         folder.display(),
-                        self.handoffs.display()
+                        self.0.handoffs.display()
                     ),
                 ));
             }
@@ -200,14 +216,13 @@ impl Layout {
 
     /// The state in which this id was packed, if it was.
     pub fn archived(&self, id: &str) -> Option<State> {
-        Archive::new(&self.archive()).state_of(id)
+        self.0.archive.state_of(id)
     }
 
     /// Whether the id may not be given to anything new.
     pub fn is_taken(&self, id: &str) -> bool {
         !self.states_of(id).is_empty()
-            || fs::symlink_metadata(self.state(State::Failed).join(format!("{id}.rejected")))
-                .is_ok()
+            || fs::symlink_metadata(below(self.state(State::Failed), &[id, ".rejected"])).is_ok()
             || self.archived(id).is_some()
     }
 
@@ -215,7 +230,7 @@ impl Layout {
     pub fn submission(&self, id: &str) -> Option<PathBuf> {
         ["json", "yaml", "yml", "md"]
             .iter()
-            .map(|ext| self.pending().join(format!("{id}.{ext}")))
+            .map(|ext| below(self.pending(), &[id, ".", ext]))
             .find(|path| fs::symlink_metadata(path).is_ok())
     }
 
@@ -226,7 +241,7 @@ impl Layout {
 
     /// A path as records show it: relative to the root.
     pub fn relative(&self, path: &Path) -> String {
-        path.strip_prefix(&self.root)
+        path.strip_prefix(self.root())
             .unwrap_or(path)
             .display()
             .to_string()
@@ -259,9 +274,12 @@ mod tests {
         layout.ensure().unwrap();
         layout.ensure().unwrap();
         layout.check_one_file_system().unwrap();
-        for folder in [layout.handoffs(), &layout.pending(), &layout.run()] {
+        for folder in [layout.handoffs(), layout.pending(), layout.run()] {
             let mode = fs::metadata(folder).unwrap().mode();
             assert_eq!(mode & 0o027, 0, "{}: {mode:o}", folder.display());
+        }
+        for state in State::ALL {
+            assert!(layout.state(state).ends_with(state.folder()), "{state}");
         }
         assert!(!layout.is_taken("x"));
         fs::write(layout.record(State::Waiting, "x"), "{}").unwrap();

@@ -196,10 +196,10 @@ pub enum Lease {
     Write,
 }
 
-/// Takes a lease and gives it back at once, to learn whether it can be had: `WouldBlock` says
-/// that somebody is in the way, anything else that the system would not tell. (A writer that
-/// opens the file in between waits for a few microseconds; the signal that announces it is
-/// ignored by the daemon.)
+/// Takes a lease, to learn whether it can be had: `WouldBlock` says that somebody is in the way,
+/// anything else that the system would not tell. It is given back when `file` is closed, which is
+/// to be soon. (A writer that opens the file in between waits for a few microseconds; the signal
+/// that announces it is ignored by the daemon.)
 #[cfg(target_os = "linux")]
 pub fn try_lease(file: &File, lease: Lease) -> io::Result<()> {
     use std::os::fd::AsRawFd;
@@ -208,13 +208,11 @@ pub fn try_lease(file: &File, lease: Lease) -> io::Result<()> {
         Lease::Read => libc::F_RDLCK,
         Lease::Write => libc::F_WRLCK,
     };
-    for kind in [kind, libc::F_UNLCK] {
-        // SAFETY: fcntl with integer arguments on a descriptor that `file` keeps open.
-        if unsafe { libc::fcntl(file.as_raw_fd(), F_SETLEASE, kind) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+    // SAFETY: fcntl with integer arguments on a descriptor that `file` keeps open.
+    match unsafe { libc::fcntl(file.as_raw_fd(), F_SETLEASE, kind) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
-    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -45,18 +45,28 @@ impl Told {
     /// this revision, are not to be written again.
     ///
     /// Only what follows the record's own last line counts: before it there may be an earlier
-    /// handoff of the same id.
+    /// handoff of the same id. And of a revision that was decided in one way and, after another
+    /// crash, in another (`again`), only the last one: whoever reads the log believes that.
     pub fn remember(&self, own: &[Line], id: &str, revision: u64) {
         let revision_of = |line: &Line| line.detail.get("revision").and_then(Value::as_u64);
         let is_last = |line: &Line| revision_of(line) == Some(revision);
         let Some(last) = own.iter().rposition(is_last) else {
             return;
         };
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ahead: Vec<(_, Words)> = Vec::new();
         for line in &own[last + 1..] {
             let words = Words::of(Some(id), &line.event, &line.detail);
-            lines.extend(words.filter(|words| words.revision > revision));
+            let Some(words) = words.filter(|words| words.revision > revision) else {
+                continue;
+            };
+            if line.detail.get("again") == Some(&Value::Bool(true)) {
+                // Lines of one decision have one time.
+                ahead.retain(|(at, former)| former.revision != words.revision || *at == line.at);
+            }
+            ahead.push((line.at, words));
         }
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.extend(ahead.into_iter().map(|(_, words)| words));
     }
 
     /// Whether the log has a line that says the same.
@@ -111,5 +121,28 @@ mod tests {
         let told = Told::default();
         told.remember(&log, "x", 7);
         assert!(!told.knows(&event("completed", 2)));
+    }
+
+    #[test]
+    fn of_what_was_decided_again_only_the_last_counts() {
+        let again = |name, at| {
+            let mut line = line(name, 2);
+            line.at = Wall(at);
+            line.detail.insert("again".to_owned(), true.into());
+            line
+        };
+        let mut log = vec![line("started", 1), line("completed", 2)];
+        for (name, at) in [("failed", 1), ("noted", 1), ("completed", 2), ("failed", 3)] {
+            log.push(again(name, at));
+            let told = Told::default();
+            told.remember(&log, "x", 1);
+            let known = ["completed", "failed", "noted"].map(|it| told.knows(&event(it, 2)));
+            let expected = match at {
+                1 => [false, true, name == "noted"],
+                2 => [true, false, false],
+                _ => [false, true, false],
+            };
+            assert_eq!(known, expected, "after {name}");
+        }
     }
 }

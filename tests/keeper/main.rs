@@ -50,6 +50,7 @@ in_both_ways! {
         an_attempt_can_not_give_orders;
     takeover:
         a_killed_keeper_is_followed_by_one_that_takes_over
+        one_that_nobody_asked_about_is_written_down_when_it_has_run_for_a_moment
         an_end_whose_last_line_was_not_written_is_known
         an_exit_with_no_keeper_is_known_as_far_as_can_be
         a_deadline_survives_the_keeper

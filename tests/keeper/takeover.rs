@@ -60,6 +60,24 @@ pub fn a_killed_keeper_is_followed_by_one_that_takes_over(bench: &Bench) {
     assert_eq!(ended.why, None);
 }
 
+pub fn one_that_nobody_asked_about_is_written_down_when_it_has_run_for_a_moment(bench: &Bench) {
+    let daemon = bench.connect();
+    daemon
+        .client
+        .start_quietly(bench.script("x", UNTIL_GO))
+        .unwrap();
+    let written = || {
+        let entries = journal::read(&bench.setup.run_dir).unwrap();
+        entries.into_iter().find(|entry| entry.key == key("x"))?.pid
+    };
+    let pid = wait_until("its process on disk", written);
+    assert_eq!(pid, bench.pid_in("ready"));
+    bench.kill_keeper();
+    let next = bench.connect();
+    let held = next.held("x").unwrap();
+    assert_eq!((held.state, held.pid), (State::Running, Some(pid)));
+}
+
 pub fn an_end_whose_last_line_was_not_written_is_known(bench: &Bench) {
     let daemon = bench.connect();
     daemon.client.start(bench.script("x", "exit 4")).unwrap();

@@ -8,6 +8,7 @@
 )]
 
 mod artifacts;
+mod audit;
 mod chains;
 mod claims;
 mod decisions;

@@ -72,14 +72,14 @@ fn nearest(path: &Path) -> &Path {
 /// Whether a daemon could make the folders that are missing. They are not made here: who checks a
 /// root does not want it changed.
 fn could_be_made(layout: &Layout) -> io::Result<()> {
-    let states = State::ALL.map(|state| layout.state(state));
+    let states = State::ALL.map(|state| layout.state(state).to_owned());
     let others = [
         layout.refused_control(),
         layout.audit(),
         layout.context(),
         layout.artifacts(),
-        layout.run(),
-        layout.tmp(),
+        layout.run().to_path_buf(),
+        layout.tmp().to_owned(),
     ];
     for folder in states.iter().chain(&others) {
         let stands = nearest(folder);
@@ -125,7 +125,7 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
     if let Some((what, do_this)) = folders::shared(layout, config) {
         findings.push(Finding { what, do_this });
     }
-    for folder in [layout.own(), &layout.tmp()].map(nearest) {
+    for folder in [layout.own(), layout.tmp()].map(nearest) {
         if let Err(error) = write_unseen(folder) {
             findings.push(Finding {
                 what: format!("{} can't be written: {error}", folder.display()),

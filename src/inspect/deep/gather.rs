@@ -144,7 +144,7 @@ pub fn gather(layout: &Layout, works: bool, report: &mut Report) -> io::Result<S
     // In the order in which records move, so that one that moves on is seen at least once.
     for state in State::ALL {
         let folder = layout.state(state);
-        let listed = scan::names(&folder, |name| {
+        let listed = scan::names(folder, |name| {
             if state == State::Pending {
                 if let Name::Submission { id, .. } = classify(name.as_bytes()) {
                     report.examined.submissions += 1;

@@ -64,7 +64,7 @@ fn alive(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Result<()> {
 /// between takes it away at its next start.
 fn left_in_run(layout: &Layout, seen: &Seen, works: bool, report: &mut Report) {
     let run = layout.run();
-    let _ = scan::names(&run, |name| {
+    let _ = scan::names(run, |name| {
         let text = name.to_string_lossy();
         let stem = [".result", ".beat", ".stdin"]
             .iter()

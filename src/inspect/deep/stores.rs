@@ -22,18 +22,18 @@ pub fn folders(layout: &Layout, report: &mut Report) {
     let ours = State::ALL
         .into_iter()
         .filter(|state| *state != State::Pending)
-        .map(|state| layout.state(state))
+        .map(|state| layout.state(state).to_owned())
         .chain([
             layout.own().to_owned(),
-            layout.run(),
-            layout.tmp(),
+            layout.run().to_path_buf(),
+            layout.tmp().to_owned(),
             layout.audit(),
         ]);
     for folder in ours.filter(is_due) {
         check_folder(layout, &folder, true, report);
     }
     // Producers write here; who they are is the administrator's business.
-    let shared = [layout.pending(), layout.control()];
+    let shared = [layout.pending().to_owned(), layout.control()];
     for folder in shared.into_iter().filter(is_due) {
         check_folder(layout, &folder, false, report);
     }

@@ -9,7 +9,7 @@ use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 
 pub fn check(layout: &Layout, seen: &Seen, works: bool, report: &mut Report) {
-    let known: HashSet<(String, u32)> = journal::read(&layout.run())
+    let known: HashSet<(String, u32)> = journal::read(layout.run())
         .unwrap_or_default()
         .into_iter()
         .map(|entry| (entry.key.id, entry.key.attempt))

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::wire::{Exit, Failure, Key, Why};
+use crate::json_text;
 
 pub use write::Journal;
 
@@ -242,8 +243,9 @@ pub fn append(file: &File, line: &Line) -> io::Result<()> {
     append_bytes(file, &bytes)
 }
 
-fn encode(line: &Line, bytes: &mut Vec<u8>) -> io::Result<()> {
-    serde_json::to_writer(&mut *bytes, line)?;
+/// Adds a line, with its end.
+pub fn encode(line: &Line, bytes: &mut Vec<u8>) -> io::Result<()> {
+    json_text::append(bytes, line)?;
     bytes.push(b'\n');
     Ok(())
 }

@@ -6,6 +6,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::json_text;
 use crate::protocol::document;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
@@ -48,7 +49,8 @@ pub fn handoff(briefing: &Briefing<'_>, record: &Record) -> Vec<u8> {
         record: record.as_document(),
     };
     // Strings of JSON have no raw line ends, so this is one line whatever the record holds.
-    let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(4096);
+    let _ = json_text::append(&mut bytes, &line);
     bytes.push(b'\n');
     bytes
 }
@@ -118,7 +120,7 @@ mod tests {
             "exact".to_owned(),
             serde_json::from_str("12345678901234567890123").unwrap(),
         );
-        let paths = AttemptPaths::new(Path::new("/r"), Path::new("/l"), "x", 2);
+        let paths = AttemptPaths::new(&Path::new("/r").into(), &Path::new("/l").into(), "x", 2);
         let briefing = Briefing {
             id: "x",
             key: None,

@@ -125,9 +125,16 @@ impl Backwards {
 pub(super) struct Tail {
     /// The newest file, even if it is empty.
     pub newest: Option<DayFile>,
-    /// Number and hash of the last whole line.
-    pub last: Option<(u64, String)>,
+    pub last: Option<Last>,
     pub torn: Option<TornTail>,
+}
+
+/// The last whole line.
+pub(super) struct Last {
+    pub seq: u64,
+    pub hash: String,
+    /// Up to this number, all lines were on disk when it was written.
+    pub synced: u64,
 }
 
 pub(super) struct TornTail {
@@ -146,8 +153,8 @@ pub(super) fn tail(dir: &Path) -> io::Result<Tail> {
     while let Some(day) = files.pop() {
         let mut lines = Backwards::open(&day.path)?;
         while let Some(RawLine { bytes, closed }) = lines.next()? {
-            let seq = Line::parse(&bytes).map(|line| line.seq);
-            if seq.is_none() || !closed {
+            let line = Line::parse(&bytes);
+            if line.is_none() || !closed {
                 let torn = torn.get_or_insert_with(|| TornTail {
                     said: Torn {
                         file: name_of(&day.day),
@@ -161,8 +168,12 @@ pub(super) fn tail(dir: &Path) -> io::Result<Tail> {
                 torn.said.bytes += bytes.len() as u64;
                 torn.said.lines += 1;
             }
-            if let Some(seq) = seq {
-                let last = Some((seq, hash(&bytes)));
+            if let Some(line) = line {
+                let last = Some(Last {
+                    seq: line.seq,
+                    hash: hash(&bytes),
+                    synced: line.reach().saturating_sub(1),
+                });
                 return Ok(Tail { newest, last, torn });
             }
         }

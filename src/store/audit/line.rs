@@ -12,11 +12,17 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::clock::Wall;
+use crate::json_text;
 
-/// What closes a line that was torn: `file`, `bytes` and `lines` say what lies before it.
+/// What closes a line that was torn: `file`, `bytes` and `lines` say what lies before it. With
+/// `first`, `last` and `seal` it tells of lines that are missing further up.
 pub const TORN_LINE: &str = "torn_line";
 
-const RESERVED: [&str; 5] = ["seq", "at", "event", "handoff_id", "prev"];
+/// How many of the lines before this one were not on disk when it was written; left out if all
+/// were, or if nobody syncs.
+const UNSYNCED: &str = "unsynced";
+
+const RESERVED: [&str; 6] = ["seq", "at", "event", "handoff_id", UNSYNCED, "prev"];
 
 /// What is to be said; the log adds number and hash.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,16 +59,17 @@ impl Event {
     }
 
     /// The line's bytes, without newline.
-    pub(super) fn encode(&self, seq: u64, prev: &str) -> io::Result<Vec<u8>> {
+    pub(super) fn encode(&self, seq: u64, unsynced: u64, prev: &str) -> io::Result<Vec<u8>> {
         // Every transition writes one: nothing is copied that needs no other name.
         let numbered = Numbered {
             event: self,
             seq,
+            unsynced,
             prev,
         };
         let mut bytes = Vec::with_capacity(384);
         if !self.detail.keys().any(|key| is_reserved(key)) {
-            serde_json::to_writer(&mut bytes, &numbered)?;
+            json_text::append(&mut bytes, &numbered)?;
             return Ok(bytes);
         }
         let mut renamed = Self {
@@ -76,7 +83,7 @@ impl Event {
             }
             renamed.detail.insert(key, value.clone());
         }
-        renamed.encode(seq, prev)
+        renamed.encode(seq, unsynced, prev)
     }
 }
 
@@ -88,6 +95,7 @@ fn is_reserved(key: &str) -> bool {
 struct Numbered<'a> {
     event: &'a Event,
     seq: u64,
+    unsynced: u64,
     prev: &'a str,
 }
 
@@ -102,6 +110,9 @@ impl Serialize for Numbered<'_> {
         }
         for (key, value) in &self.event.detail {
             line.serialize_entry(key, value)?;
+        }
+        if self.unsynced > 0 {
+            line.serialize_entry(UNSYNCED, &self.unsynced)?;
         }
         line.serialize_entry("prev", self.prev)?;
         line.end()
@@ -141,6 +152,18 @@ impl Line {
             detail,
             prev,
         })
+    }
+
+    /// How many of the lines before this one were not on disk when it was written.
+    pub(super) fn unsynced(&self) -> u64 {
+        let said = self.detail.get(UNSYNCED).and_then(Value::as_u64);
+        said.unwrap_or(0)
+    }
+
+    /// The first line that a power cut may have taken while this one was kept; its own number
+    /// if there was none.
+    pub(super) fn reach(&self) -> u64 {
+        self.seq.saturating_sub(self.unsynced())
     }
 }
 

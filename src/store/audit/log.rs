@@ -12,16 +12,21 @@
 //! next try. The caller does not append those events a second time. Until it is called, the
 //! bytes are kept in memory for that purpose.
 //!
+//! Each line says how many of those before it were not on disk when it was written, so that a
+//! start after a power cut knows which of them can have been lost ([`super::holes`]).
+//!
 //! One process writes; the lock that makes it so is held elsewhere.
 
 use std::borrow::Borrow;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::disk::{Chunk, Current, Disk, RealDisk, Unsynced};
 use super::files::{self, DayFile};
+use super::holes::{self, Hole};
 use super::line::{Event, Line, TORN_LINE, hash, no_line};
 use crate::clock::Wall;
 use crate::durable::{self, Durability};
@@ -34,6 +39,8 @@ pub struct Opened {
     pub last_seq: u64,
     /// What was closed, if the last run was cut off within a line.
     pub torn: Option<Torn>,
+    /// What a power cut took before lines that it kept, and the log did not tell of yet.
+    pub holes: Vec<Hole>,
 }
 
 /// The unfinished end of a log.
@@ -45,43 +52,6 @@ pub struct Torn {
     pub lines: u64,
 }
 
-/// The three calls that can fail for want of a disk; a test puts its own in.
-pub(super) trait Disk: Send {
-    fn write_at(&mut self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
-    fn truncate(&mut self, file: &File, len: u64) -> io::Result<()>;
-    fn sync(&mut self, file: &File, durability: Durability) -> io::Result<()>;
-}
-
-struct RealDisk;
-
-impl Disk for RealDisk {
-    fn write_at(&mut self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        file.write_all_at(bytes, offset)
-    }
-
-    fn truncate(&mut self, file: &File, len: u64) -> io::Result<()> {
-        file.set_len(len)
-    }
-
-    fn sync(&mut self, file: &File, durability: Durability) -> io::Result<()> {
-        durable::sync_file(file, durability)
-    }
-}
-
-/// The file that is being written. Not opened for appending: Linux would then ignore the
-/// offset, and with it the chance to write the same bytes again after a failed sync.
-struct Current {
-    day: String,
-    file: Arc<File>,
-    len: u64,
-}
-
-struct Chunk {
-    file: Arc<File>,
-    offset: u64,
-    bytes: Vec<u8>,
-}
-
 /// The log, open for writing.
 pub struct AuditLog {
     dir: PathBuf,
@@ -90,19 +60,21 @@ pub struct AuditLog {
     current: Option<Current>,
     seq: u64,
     prev: String,
+    /// Up to this number all lines are on disk.
+    synced: u64,
     /// Lengths to cut back to, for files that a failed append touched.
     undo: Vec<(Arc<File>, u64)>,
     /// What stands at the end of the log must be read before the next append.
     lost: bool,
-    unsynced: Vec<Chunk>,
+    unsynced: Unsynced,
     /// A file was created whose name is not synced yet.
     new_name: bool,
-    sync_failed: bool,
 }
 
 impl AuditLog {
-    /// Opens the log in `dir`, making the folder if need be, and closes a torn last line with
-    /// an event dated `at`. Nothing is synced yet.
+    /// Opens the log in `dir`, making the folder if need be, closes a torn last line and tells of
+    /// lines that a power cut took, with events dated `at`. All that stands there is then synced,
+    /// if the disk lets it.
     pub fn open(dir: &Path, durability: Durability, at: Wall) -> io::Result<(Self, Opened)> {
         let mut log = Self {
             dir: dir.to_owned(),
@@ -111,15 +83,43 @@ impl AuditLog {
             current: None,
             seq: 0,
             prev: no_line(),
+            synced: 0,
             undo: Vec::new(),
             lost: false,
-            unsynced: Vec::new(),
+            unsynced: Unsynced::default(),
             new_name: false,
-            sync_failed: false,
         };
+        fs::create_dir_all(dir)?;
+        // Only here: while a log is open there is no power cut, and whoever breaks it is not one.
+        let holes = holes::find(dir)?;
+        log.take_along()?;
         let torn = log.resume(at)?;
+        let events: Vec<Event> = holes.iter().map(|hole| hole.event(at)).collect();
+        log.write(&events)?;
+        // Else the next line would have to say that all of this may not be on disk, and so would
+        // the first of every run. A disk that refuses is tried again with that line.
+        let _ = log.sync();
         let last_seq = log.seq;
-        Ok((log, Opened { last_seq, torn }))
+        let opened = Opened {
+            last_seq,
+            torn,
+            holes,
+        };
+        Ok((log, opened))
+    }
+
+    /// What the last daemon wrote may not be on disk, nor its file's name: the next sync takes it
+    /// along, before anything is called synced. One batch is in two files at most.
+    fn take_along(&mut self) -> io::Result<()> {
+        for day in files::list(&self.dir)?.into_iter().rev().take(2) {
+            self.new_name = true;
+            self.keep(Chunk {
+                file: Arc::new(File::open(&day.path)?),
+                offset: 0,
+                bytes: Vec::new(),
+            });
+        }
+        Ok(())
     }
 
     /// The number of the last line.
@@ -143,29 +143,13 @@ impl AuditLog {
     /// Returns once every line so far would survive a power cut; see the module's header for
     /// what holds after an error.
     pub fn sync(&mut self) -> io::Result<()> {
-        if self.sync_failed {
-            for chunk in &self.unsynced {
-                self.disk
-                    .write_at(&chunk.file, &chunk.bytes, chunk.offset)?;
-            }
-        }
-        let mut done: Option<&Arc<File>> = None;
-        for chunk in &self.unsynced {
-            if done.is_some_and(|file| Arc::ptr_eq(file, &chunk.file)) {
-                continue;
-            }
-            if let Err(error) = self.disk.sync(&chunk.file, self.durability) {
-                self.sync_failed = true;
-                return Err(error);
-            }
-            done = Some(&chunk.file);
-        }
+        self.unsynced.sync(self.disk.as_mut(), self.durability)?;
         if self.new_name {
             durable::sync_dir(&File::open(&self.dir)?, self.durability)?;
             self.new_name = false;
         }
-        self.unsynced.clear();
-        self.sync_failed = false;
+        self.unsynced = Unsynced::default();
+        self.synced = self.seq;
         Ok(())
     }
 
@@ -198,12 +182,13 @@ impl AuditLog {
     fn resume(&mut self, at: Wall) -> io::Result<Option<Torn>> {
         fs::create_dir_all(&self.dir)?;
         let tail = files::tail(&self.dir)?;
-        self.current = tail.newest.map(open_day).transpose()?;
-        if let Some((seq, hash)) = tail.last
-            && seq >= self.seq
+        self.current = tail.newest.map(Current::open).transpose()?;
+        if let Some(last) = tail.last
+            && last.seq >= self.seq
         {
-            self.seq = seq;
-            self.prev = hash;
+            self.seq = last.seq;
+            self.prev = last.hash;
+            self.synced = self.synced.max(last.synced);
         }
         let Some(torn) = tail.torn else {
             return Ok(None);
@@ -250,7 +235,7 @@ impl AuditLog {
                 day = its;
             }
             seq = seq.saturating_add(1);
-            let line = event.encode(seq, &prev)?;
+            let line = event.encode(seq, self.unsynced_before(seq), &prev)?;
             if !mutant::is("audit-without-hash") {
                 prev = hash(&line);
             }
@@ -281,6 +266,14 @@ impl AuditLog {
         Ok(())
     }
 
+    /// Without syncs nobody knows what is on disk, so nothing is said of it.
+    fn unsynced_before(&self, seq: u64) -> u64 {
+        match self.durability {
+            Durability::Full => seq.saturating_sub(self.synced.saturating_add(1)),
+            Durability::Relaxed => 0,
+        }
+    }
+
     fn write_part(&mut self, day: &str, bytes: Vec<u8>) -> io::Result<Chunk> {
         let current = match self.current.take() {
             Some(current) if current.day == day => current,
@@ -288,7 +281,7 @@ impl AuditLog {
                 // Kept while the new one can't be opened, so that nothing is forgotten.
                 self.current = older;
                 self.new_name = true;
-                open_day(DayFile {
+                Current::open(DayFile {
                     day: day.to_owned(),
                     path: self.dir.join(files::name_of(day)),
                 })?
@@ -321,22 +314,7 @@ impl AuditLog {
 
     fn keep(&mut self, chunk: Chunk) {
         if self.durability == Durability::Full {
-            self.unsynced.push(chunk);
+            self.unsynced.keep(chunk);
         }
     }
-}
-
-fn open_day(day: DayFile) -> io::Result<Current> {
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&day.path)?;
-    let len = file.metadata()?.len();
-    Ok(Current {
-        day: day.day,
-        file: Arc::new(file),
-        len,
-    })
 }

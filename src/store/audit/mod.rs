@@ -6,12 +6,16 @@
 //! that follows, and the very last line is vouched for by nobody until the next one is written.
 //!
 //! A line that a crash tore is never removed: it is closed, and a `torn_line` event after it
-//! says so. What is torn is told from what was tampered with by exactly that event.
+//! says so. What is torn is told from what was tampered with by exactly that event. Of lines that
+//! were not synced, a power cut may take some and keep later ones; such an event then names the
+//! numbers that are missing.
 //!
 //! Deliberately absent: rotation by size and deletion of old days (both would break the chain;
 //! whoever wants them archives whole files), and any opinion on what the events mean.
 
+mod disk;
 mod files;
+mod holes;
 mod line;
 mod log;
 mod verify;
@@ -20,6 +24,7 @@ mod verify;
 mod tests;
 
 pub use files::{newest_first, recent};
+pub use holes::Hole;
 pub use line::{Event, Line, TORN_LINE};
 pub use log::{AuditLog, Opened, Torn};
 pub use verify::{Fault, MAX_PROBLEMS, Problem, Verdict, verify, verify_each};

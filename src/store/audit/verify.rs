@@ -3,12 +3,16 @@
 //! One pass, one line in memory. After a fault the check goes on from the line it found, so
 //! that one removed line is one problem and not a thousand. A log that does not begin with line
 //! 1 has a gap there: whoever archives old files must expect to be told.
+//!
+//! A place where a power cut may have taken lines waits for the event that tells of it
+//! ([`super::holes`]); without one it is a problem like any other.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use super::files::{self, name_of};
+use super::holes::{Mark, lost, seal};
 use super::line::{Line, TORN_LINE, hash, no_line};
 
 /// How many problems are listed; the rest is only counted.
@@ -21,7 +25,8 @@ pub struct Verdict {
     /// Whole lines.
     pub lines: u64,
     pub last_seq: u64,
-    /// Torn lines that were closed as they should be. They are no problem.
+    /// Lines that a crash tore or took, and that an event tells of as it should. They are no
+    /// problem.
     pub torn: u64,
     /// The first [`MAX_PROBLEMS`].
     pub problems: Vec<Problem>,
@@ -74,6 +79,8 @@ pub fn verify_each(dir: &Path, mut each: impl FnMut(&Line)) -> io::Result<Verdic
         prev: no_line(),
         prev_open: false,
         unread: Vec::new(),
+        seal: no_line(),
+        untold: Vec::new(),
     };
     let mut bytes = Vec::new();
     for day in files::list(dir)? {
@@ -101,6 +108,16 @@ struct Place {
     line: u64,
 }
 
+impl Place {
+    fn has(&self, fault: Fault) -> Problem {
+        Problem {
+            file: self.file.clone(),
+            line: self.line,
+            fault,
+        }
+    }
+}
+
 struct Check {
     verdict: Verdict,
     /// Where the line before stands, and its hash.
@@ -110,6 +127,10 @@ struct Check {
     prev_open: bool,
     /// Unreadable lines since the last whole one: torn if the next one says so.
     unread: Vec<Place>,
+    /// Of the last whole line and of those.
+    seal: String,
+    /// Holes that nothing has told of yet, and what they are if nothing does.
+    untold: Vec<(Mark, Vec<Problem>)>,
 }
 
 impl Check {
@@ -120,8 +141,10 @@ impl Check {
             each(&line);
             self.verdict.lines += 1;
             self.verdict.last_seq = line.seq;
+            self.seal.clone_from(&actual);
         } else {
             self.unread.push(place.clone());
+            self.seal = seal(&self.seal, bytes);
         }
         self.before = place;
         self.prev = actual;
@@ -132,53 +155,93 @@ impl Check {
         let expected = self.verdict.last_seq.saturating_add(1);
         let linked = line.prev == self.prev;
         let unread = std::mem::take(&mut self.unread);
-        if !unread.is_empty() {
-            if line.event == TORN_LINE && line.seq == expected && linked {
-                self.verdict.torn += unread.len() as u64;
-                return;
+        self.settle(line);
+        if !unread.is_empty() && line.event == TORN_LINE && line.seq == expected && linked {
+            self.verdict.torn += unread.len() as u64;
+            return;
+        }
+        let has_trace = !unread.is_empty() || place.line == 1;
+        let problems = self.compare(place, line, linked, unread);
+        match lost(self.verdict.last_seq, line, has_trace) {
+            Some(missing) => {
+                let seal = self.seal.clone();
+                self.untold.push((Mark { missing, seal }, problems));
             }
-            // Each of them may have been a line; numbers that fit that are no second problem.
-            let most = expected.saturating_add(unread.len() as u64);
-            for place in unread {
-                self.report(&place, Fault::Unreadable);
-            }
-            if (expected..=most).contains(&line.seq) {
-                return;
+            None => self.report_all(problems),
+        }
+    }
+
+    /// A line may tell of a hole; whether it is sound itself is another matter. One that was
+    /// written after the hole's lines were on disk shows that a start found nothing there.
+    fn settle(&mut self, line: &Line) {
+        let told = Mark::of(line);
+        for (mark, problems) in std::mem::take(&mut self.untold) {
+            let first = *mark.missing.start();
+            if told.as_ref() == Some(&mark) {
+                self.verdict.torn += mark.missing.end() - first + 1;
+            } else if line.event == TORN_LINE || line.reach() <= first {
+                self.untold.push((mark, problems));
+            } else {
+                self.report_all(problems);
             }
         }
+    }
+
+    /// What is wrong with a line, after what was before it.
+    fn compare(
+        &self,
+        place: &Place,
+        line: &Line,
+        linked: bool,
+        unread: Vec<Place>,
+    ) -> Vec<Problem> {
+        let expected = self.verdict.last_seq.saturating_add(1);
         let found = line.seq;
-        if found > expected {
-            self.report(place, Fault::Gap { expected, found });
-        } else if found < expected {
-            self.report(place, Fault::Order { expected, found });
-        } else if !linked && expected == 1 {
-            self.report(place, Fault::NotTheFirst);
-        } else if !linked {
-            let before = self.before.clone();
-            self.report(&before, Fault::Changed);
+        // Each of them may have been a line; numbers that fit that are no second problem.
+        let most = expected.saturating_add(unread.len() as u64);
+        let fits = !unread.is_empty() && (expected..=most).contains(&found);
+        let unreadable = |place: Place| place.has(Fault::Unreadable);
+        let mut problems: Vec<Problem> = unread.into_iter().map(unreadable).collect();
+        if fits {
+            return problems;
         }
+        if found > expected {
+            problems.push(place.has(Fault::Gap { expected, found }));
+        } else if found < expected {
+            problems.push(place.has(Fault::Order { expected, found }));
+        } else if !linked && expected == 1 {
+            problems.push(place.has(Fault::NotTheFirst));
+        } else if !linked {
+            problems.push(self.before.has(Fault::Changed));
+        }
+        problems
     }
 
     /// An unreadable end is what a crash leaves; so is a whole line without its newline.
     fn finish(mut self) -> Verdict {
+        for (_, problems) in std::mem::take(&mut self.untold) {
+            self.report_all(problems);
+        }
         let mut torn = std::mem::take(&mut self.unread);
         if torn.is_empty() && self.prev_open {
             torn.push(self.before.clone());
         }
         for place in torn {
-            self.report(&place, Fault::Torn);
+            self.report(place.has(Fault::Torn));
         }
         self.verdict
     }
 
-    fn report(&mut self, place: &Place, fault: Fault) {
+    fn report_all(&mut self, problems: Vec<Problem>) {
+        for problem in problems {
+            self.report(problem);
+        }
+    }
+
+    fn report(&mut self, problem: Problem) {
         self.verdict.problem_count += 1;
         if self.verdict.problems.len() < MAX_PROBLEMS {
-            self.verdict.problems.push(Problem {
-                file: place.file.clone(),
-                line: place.line,
-                fault,
-            });
+            self.verdict.problems.push(problem);
         }
     }
 }

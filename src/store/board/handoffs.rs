@@ -20,11 +20,42 @@ pub struct Handoffs {
     notes: u64,
 }
 
+/// What is shown of one. It becomes JSON when the board is written, not with every note.
 #[derive(Debug)]
 struct Entry {
-    value: Value,
-    ended: bool,
+    at: Wall,
+    from: Option<String>,
+    to: Option<String>,
+    state: State,
     noted: u64,
+}
+
+impl Entry {
+    fn read(value: &Value, noted: u64) -> Option<Self> {
+        let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
+        let status = value.get("status")?.as_str()?;
+        Some(Self {
+            at: Wall::parse(value.get("timestamp")?.as_str()?)?,
+            from: text("from"),
+            to: text("to"),
+            state: State::ALL.into_iter().find(|it| it.status() == status)?,
+            noted,
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state, State::Completed | State::Failed)
+    }
+
+    fn to_value(&self, id: &str) -> Value {
+        json!({
+            "id": id,
+            "timestamp": self.at.to_string(),
+            "from": self.from,
+            "to": self.to,
+            "status": self.state.status(),
+        })
+    }
 }
 
 impl Handoffs {
@@ -32,41 +63,29 @@ impl Handoffs {
         let mut it = Self::default();
         for value in map.get("handoffs")?.as_array()? {
             let id = value.get("id")?.as_str()?.to_owned();
-            let status = value.get("status")?.as_str()?;
             it.notes += 1;
-            let entry = Entry {
-                ended: matches!(status, "completed" | "failed"),
-                noted: it.notes,
-                value: value.clone(),
-            };
-            it.entries.insert(id, entry);
+            it.entries.insert(id, Entry::read(value, it.notes)?);
         }
         Some(it)
     }
 
     pub fn note(&mut self, record: &Record, id: &str, to: State, at: Wall) {
-        let view = View::of_record(record);
-        let newer = self
-            .entries
-            .get(id)
-            .and_then(|known| Wall::parse(known.value.get("timestamp")?.as_str()?));
-        if newer.is_some_and(|newer| newer > at) {
+        if self.entries.get(id).is_some_and(|known| known.at > at) {
             return;
         }
         self.notes += 1;
-        let value = json!({
-            "id": id,
-            "timestamp": at.to_string(),
-            "from": view.source(),
-            "to": view.agent_written(),
-            "status": to.status(),
-        });
+        let view = View::of_record(record);
         let entry = Entry {
-            value,
-            ended: matches!(to, State::Completed | State::Failed),
+            at,
+            from: view.source().map(str::to_owned),
+            to: view.agent_written().map(str::to_owned),
+            state: to,
             noted: self.notes,
         };
-        self.entries.insert(id.to_owned(), entry);
+        match self.entries.get_mut(id) {
+            Some(known) => *known = entry,
+            None => drop(self.entries.insert(id.to_owned(), entry)),
+        }
         // In steps, so that a full board does not cost a search for each note.
         if self.entries.len() > MOST * 2 {
             let kept = self.kept();
@@ -86,16 +105,22 @@ impl Handoffs {
     /// Ids in the order in which they leave the board.
     fn kept(&self) -> Vec<&String> {
         let mut ids: Vec<(&String, &Entry)> = self.entries.iter().collect();
-        ids.sort_by_key(|(_, entry)| (!entry.ended, entry.noted));
+        ids.sort_by_key(|(_, entry)| (!entry.has_ended(), entry.noted));
         ids.into_iter().map(|(id, _)| id).collect()
     }
 
     pub fn to_value(&self, now: Wall) -> Value {
         let kept = self.kept();
         let last = kept.len().saturating_sub(MOST);
-        let mut shown: Vec<&Entry> = kept[last..].iter().map(|id| &self.entries[*id]).collect();
-        shown.sort_by_key(|entry| entry.noted);
-        let values: Vec<&Value> = shown.into_iter().map(|entry| &entry.value).collect();
+        let mut shown: Vec<(&String, &Entry)> = kept[last..]
+            .iter()
+            .map(|id| (*id, &self.entries[*id]))
+            .collect();
+        shown.sort_by_key(|(_, entry)| entry.noted);
+        let values: Vec<Value> = shown
+            .into_iter()
+            .map(|(id, entry)| entry.to_value(id))
+            .collect();
         json!({ "format": FORMAT, "updated_at": now.to_string(), "handoffs": values })
     }
 }

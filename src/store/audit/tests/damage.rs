@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::store::audit::log::Disk;
+use crate::store::audit::disk::Disk;
 use crate::store::audit::verify;
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod chain;
 mod damage;
+mod holes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
