@@ -11,6 +11,8 @@
     reason = "this is the room that may rename, link and fsync"
 )]
 
+mod take;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -20,6 +22,8 @@ use rustix::fs::{AtFlags, CWD, RenameFlags};
 use rustix::io::Errno;
 
 use crate::mutant;
+
+pub use take::{Identity, TakeError, take};
 
 /// Whether syncs reach the disk or are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

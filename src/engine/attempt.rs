@@ -33,6 +33,8 @@ pub enum Source {
 pub enum NotLaunched {
     /// It left, changed or is not what it was: look at it again.
     LookAgain,
+    /// It is of a kind that can't be given ahead.
+    NotAhead(AgentName),
     /// The record was refused instead (its specialist is gone, it was edited); it is on its way.
     Refused,
     /// Its file can't be moved, for this reason; nothing else is in trouble.

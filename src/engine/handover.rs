@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use crate::clock::Now;
@@ -12,6 +13,7 @@ use crate::engine::event::Event;
 use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::keeper::Launch;
+use crate::keeper::turn::Turn;
 use crate::keeper::wire::{self, Key};
 use crate::protocol::lifecycle::State;
 use crate::protocol::request::Request;
@@ -27,6 +29,8 @@ pub struct Order<'a> {
     pub stdin: &'a Path,
     pub slot: Slot,
     pub last_error: Option<String>,
+    /// It is given ahead: when it is to start, and the file with its content.
+    pub turn: Option<(Box<Turn>, OwnedFd)>,
 }
 
 /// Gives a command of an attempt to the keeper, and says to which. A keeper that is gone is
@@ -39,60 +43,11 @@ pub fn hand_over(
     order: Order<'_>,
     now: Now,
 ) -> u64 {
-    let Order {
-        key,
-        argv,
-        stdin,
-        slot,
-        last_error,
-    } = order;
+    let key = order.key;
     let id = running.key.id.as_str();
-    let root = world.layout.root();
-    let destination = running.record.meta.destination.as_deref();
-    let held = confine::hold(
-        world,
-        specialist,
-        key,
-        &argv,
-        (stdin, destination),
-        Some(&slot),
-    );
-    let (held, home) = match held {
-        Ok((held, home)) => (Ok(held), home),
-        Err(error) => (Err(error), None),
-    };
-    let paths = world.paths(&key.id, key.attempt);
-    let timeout_ms = ms(running.terms.timeout);
-    let briefing = brief(
-        world,
-        running,
-        request,
-        (key, &paths),
-        home.as_ref(),
-        last_error,
-        now,
-    );
     let (keeper, count) = world.counted_keeper();
-    let stdin = home.as_ref().map_or(stdin, |home| &home.record);
-    let inherited = |name: &str| match home.as_ref().and_then(|home| home.variable(name)) {
-        None => std::env::var_os(name),
-        own => own,
-    };
-    let sent = held.and_then(|confine| {
-        let stdin = open_quietly(stdin)?;
-        keeper.start_quietly(Launch {
-            key: key.clone(),
-            argv,
-            env: environment(&briefing, specialist, inherited),
-            cwd: working_dir(specialist, root),
-            deadline_boot_ms: now.boot_ms.saturating_add(timeout_ms),
-            grace_ms: ms(running.terms.kill_grace),
-            note: running.note(slot.number),
-            stdio: [stdin.into(), slot.stdout.into(), slot.stderr.into()],
-            confine,
-        })
-    });
-    if let Err(error) = sent {
+    let launch = self::order(world, running, request, specialist, order, now);
+    if let Err(error) = launch.and_then(|launch| keeper.start_quietly(launch)) {
         tracing::warn!(
             handoff_id = id,
             "the keeper did not take the attempt: {error}"
@@ -106,6 +61,67 @@ pub fn hand_over(
         }
     }
     count
+}
+
+/// All that the keeper needs to start it.
+pub fn order(
+    world: &World,
+    running: &Running,
+    request: &Request,
+    specialist: &Specialist,
+    order: Order<'_>,
+    now: Now,
+) -> io::Result<Launch> {
+    let Order {
+        key,
+        argv,
+        stdin,
+        slot,
+        last_error,
+        turn,
+    } = order;
+    let root = world.layout.root();
+    let destination = running.record.meta.destination.as_deref();
+    let (confine, home) = confine::hold(
+        world,
+        specialist,
+        key,
+        &argv,
+        (stdin, destination),
+        Some(&slot),
+    )?;
+    let paths = world.paths(&key.id, key.attempt);
+    let timeout_ms = ms(running.terms.timeout);
+    let briefing = brief(
+        world,
+        running,
+        request,
+        (key, &paths),
+        home.as_ref(),
+        last_error,
+        now,
+    );
+    let stdin = home.as_ref().map_or(stdin, |home| &home.record);
+    let inherited = |name: &str| match home.as_ref().and_then(|home| home.variable(name)) {
+        None => std::env::var_os(name),
+        own => own,
+    };
+    Ok(Launch {
+        key: key.clone(),
+        argv,
+        env: environment(&briefing, specialist, inherited),
+        cwd: working_dir(specialist, root),
+        deadline_boot_ms: now.boot_ms.saturating_add(timeout_ms),
+        grace_ms: ms(running.terms.kill_grace),
+        note: running.note(slot.number),
+        stdio: [
+            open_quietly(stdin)?.into(),
+            slot.stdout.into(),
+            slot.stderr.into(),
+        ],
+        confine,
+        turn,
+    })
 }
 
 /// What an attempt, or the command that verifies it, is told beside its record.

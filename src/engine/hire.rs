@@ -85,6 +85,7 @@ fn hire(
         let sent = keeper.start_quietly(Launch {
             argv,
             confine,
+            turn: None,
             env: resident_environment(root, &context, (&key.id, number), specialist, |name| {
                 own(name).or_else(|| std::env::var_os(name))
             }),

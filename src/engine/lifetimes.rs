@@ -1,13 +1,16 @@
 //! Lifetimes: from the launch of an attempt to its outcome.
 
+use std::ffi::{OsStr, OsString};
+
+use crate::clock::{Now, Wall};
 use crate::engine::attempt::{self, NotLaunched, Running, Source};
 use crate::engine::effects::Decided;
-use crate::engine::event::{Concluded, Event, Sampled};
+use crate::engine::event::{Concluded, Sampled};
 use crate::engine::launch::launch;
 use crate::engine::outcome::{End, finish};
 use crate::engine::sampling::{SampleRequest, restore_record, sample_all};
-use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS, line, tasks};
-use crate::keeper::wire::{Held, Key, Report, State as KeeperState, Why};
+use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS, tasks};
+use crate::keeper::wire::{Key, Report, Why};
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
 use crate::runner::vitals::Finding;
@@ -28,7 +31,16 @@ pub enum Delayed {
 impl Engine {
     /// Has an attempt claimed and started. Its slot is taken already.
     pub(super) fn launch(&mut self, id: &str, agent: AgentName) {
+        let slots = self.schedule.max_concurrent();
+        let ahead =
+            self.ahead.most(slots) > 0 && self.ahead.may(&agent) && self.pending.contains(id);
         let source = if let Some(ext) = self.pending.remove(id) {
+            let name = OsString::from(format!("{id}.{ext}"));
+            self.unclosed.remove(&name);
+            // What is said of a file ends when the file is heard to be gone.
+            if self.problems.is_empty() && !self.watcher.is_polling() {
+                self.leaving.note(name);
+            }
             Source::Pending {
                 ext,
                 read: self.kept.take(id),
@@ -39,15 +51,26 @@ impl Engine {
         };
         let post = self.post_for(id, &agent);
         let id = id.to_owned();
-        self.busy.insert(id.clone(), Busy::Launching);
-        self.launches.push(Box::new(move |world| {
-            launch(world, &id, &agent, source, post);
+        if ahead {
+            self.busy.insert(id.clone(), Busy::Ahead);
+        } else {
+            self.busy.insert(id.clone(), Busy::Launching);
+            self.at_once.insert(id.clone());
+        }
+        let launches = if ahead {
+            &mut self.preparations
+        } else {
+            &mut self.launches
+        };
+        launches.push(Box::new(move |world| {
+            launch(world, &id, &agent, source, post, ahead);
         }));
     }
 
     pub(super) fn on_launched(&mut self, running: Running) {
         let id = running.key.id.clone();
         self.busy.remove(&id);
+        self.at_once.remove(&id);
         self.problem("claim", None);
         tracing::info!(
             handoff_id = id,
@@ -68,6 +91,10 @@ impl Engine {
 
     pub(super) fn on_not_launched(&mut self, id: &str, from: &Source, why: &NotLaunched) {
         self.schedule.release(id);
+        self.at_once.remove(id);
+        if let Source::Pending { ext, .. } = from {
+            self.leaving.stays(OsStr::new(&format!("{id}.{ext}")));
+        }
         self.vacate(id);
         // A refused one stays busy until its new place is written, which may be told already.
         if !matches!(why, NotLaunched::Refused) {
@@ -76,6 +103,10 @@ impl Engine {
         match why {
             NotLaunched::Refused => {}
             NotLaunched::LookAgain => self.look_again(id, from),
+            NotLaunched::NotAhead(agent) => {
+                self.ahead.refused(agent.clone());
+                self.look_again(id, from);
+            }
             NotLaunched::Fixed(why) => {
                 if let Source::Pending { ext, .. } = from {
                     self.leave_file(&format!("{id}.{ext}").into(), why);
@@ -102,6 +133,16 @@ impl Engine {
             Report::StartFailed { key, errno, what } => {
                 self.on_end(key, End::NotStarted { errno, what });
             }
+            Report::Begun {
+                key,
+                wall_ms,
+                boot_ms,
+                modified_ns,
+            } => {
+                let wall = Wall(wall_ms);
+                self.on_begun(&key, Now { wall, boot_ms }, modified_ns);
+            }
+            Report::Returned { key, why } => self.on_returned(&key, &why),
             Report::Usage { key, cpu_ms } => {
                 let running = if attempt::is_resident(&key) {
                     self.handoff_at(&key)
@@ -127,7 +168,7 @@ impl Engine {
             .is_some_and(|running| running.live_key() == key);
         // A verify command is started while its attempt is being concluded.
         let starting = match self.busy.get(id) {
-            Some(Busy::Launching) => true,
+            Some(Busy::Launching | Busy::Ahead) => true,
             Some(Busy::Concluding) => id != key.id,
             _ => false,
         };
@@ -152,6 +193,10 @@ impl Engine {
             .is_some_and(|specialist| specialist.verify.is_some());
         if running.verify.is_some() || !verifies {
             self.schedule.release(&id);
+        }
+        if let End::Exited { why: None, .. } = end {
+            let ran_ms = self.now_ms().saturating_sub(running.started_boot_ms);
+            self.ahead.ended(&running.agent, ran_ms, &config);
         }
         self.busy.insert(id, Busy::Concluding);
         if !config.gates.is_empty() && tasks::task_of(&running.record).is_some() {
@@ -397,86 +442,6 @@ impl Engine {
         tracing::info!(handoff_id = id, attempt = key.attempt, "ending it: {why:?}");
         self.actors
             .run(move |world| drop(world.keeper().end(&key, why, grace_ms)));
-    }
-
-    pub(super) fn on_keeper_lost(&mut self) {
-        tracing::error!("the keeper is gone; starting another");
-        self.problem(
-            "keeper",
-            Some("the keeper is gone; starting another".to_owned()),
-        );
-        self.actors.run(|world| match line::reconnect(world) {
-            Ok((count, entries)) => world.tell(Event::KeeperBack { count, entries }),
-            Err(error) => {
-                tracing::error!("no keeper could be started: {error}");
-                std::thread::sleep(std::time::Duration::from_secs(1));
-                world.tell(Event::KeeperLost);
-            }
-        });
-    }
-
-    /// What the new keeper says of the attempts that the old one had is the truth.
-    pub(super) fn on_keeper_back(&mut self, count: u64, entries: Vec<Held>) {
-        self.problem("keeper", None);
-        self.reconcile_crew(count, &entries);
-        self.keeper = (count, entries);
-        let spawned = self.running.values().filter(|it| it.post.is_none());
-        let ids: Vec<String> = spawned.map(|it| it.key.id.clone()).collect();
-        for id in ids {
-            if let Some(running) = self.running.remove(&id) {
-                self.take_over(running);
-            }
-        }
-        self.forget_again();
-    }
-
-    /// What the old keeper was told to forget it may not have written down.
-    fn forget_again(&mut self) {
-        let keeper = self.world.keeper();
-        for held in &self.keeper.1 {
-            let id = attempt::handoff_of(&held.key);
-            let running = self.running.get(id);
-            let is_needed = attempt::is_resident(&held.key)
-                || self.busy.contains_key(id)
-                || running.is_some_and(|it| [&it.key, &it.live_key()].contains(&&held.key));
-            let is_over = matches!(held.state, KeeperState::Ended(_) | KeeperState::Failed(_));
-            if is_over && !is_needed {
-                // One that can't be told is gone, and the next one is told again.
-                let _ = keeper.forget(&held.key);
-                self.unsaid += 1;
-            }
-        }
-    }
-
-    /// Goes on with an attempt that was given to an earlier keeper, as the present one found
-    /// it; one of the present keeper's own just goes on.
-    fn take_over(&mut self, mut running: Running) {
-        let (count, entries) = &self.keeper;
-        if running.keeper >= *count {
-            self.running.insert(running.key.id.clone(), running);
-            return;
-        }
-        let live = running.live_key();
-        let held = entries.iter().find(|held| held.key == live);
-        let end = match held.map(|held| (&held.state, held.why)) {
-            Some((KeeperState::Ended(exit), why)) => End::of(*exit, why),
-            Some((KeeperState::Failed(failure), _)) => End::NotStarted {
-                errno: failure.errno,
-                what: failure.what.clone(),
-            },
-            None => End::NotBegun,
-            Some((KeeperState::Running | KeeperState::Ending, _)) => {
-                running.keeper = *count;
-                let (id, ending) = (running.key.id.clone(), running.ending);
-                self.running.insert(id.clone(), running);
-                // The old keeper may have died with the order unread.
-                if let Some((why, grace_ms)) = ending {
-                    self.end(&id, why, Some(grace_ms));
-                }
-                return;
-            }
-        };
-        self.conclude(running, end);
     }
 }
 

@@ -6,8 +6,10 @@
 //! a time (`busy`), which is what keeps two hands off one record.
 
 pub mod again;
+pub mod ahead;
 pub mod arrivals;
 pub mod attempt;
+pub mod begin;
 pub mod boards;
 pub mod chains;
 pub mod commands;
@@ -15,6 +17,7 @@ pub mod confine;
 pub mod crew;
 pub mod delivery;
 pub mod destination;
+mod dispatch;
 pub mod divert;
 mod drained;
 pub mod effects;
@@ -29,6 +32,7 @@ pub mod hire;
 pub mod intake;
 pub mod kept;
 pub mod launch;
+mod leaving;
 pub mod leftovers;
 pub mod lifetimes;
 pub mod line;
@@ -51,6 +55,7 @@ pub mod sampling;
 mod shown;
 pub mod start;
 pub mod story;
+mod succession;
 pub mod tasks;
 pub mod users;
 pub mod verify;
@@ -65,7 +70,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::config::{Config, OnStop};
+use crate::config::OnStop;
 use crate::engine::attempt::Running;
 use crate::engine::commands::Dismissal;
 use crate::engine::event::{Event, Folder};
@@ -75,8 +80,8 @@ use crate::engine::parked::Lot;
 use crate::engine::world::{Job, Workers, World};
 use crate::figures::histogram::Histogram;
 use crate::keeper::wire::{Held, Key};
-use crate::policy::schedule::{AgentLimits, RateLimit, Schedule};
-use crate::protocol::agent::AgentName;
+use crate::policy::ahead::Ahead;
+use crate::policy::schedule::Schedule;
 use crate::spool::scan::Scanner;
 use crate::watch::Watcher;
 
@@ -88,6 +93,8 @@ const PANICKED: &str = "a job failed in a way nobody foresaw (the log has where)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Busy {
     Launching,
+    /// Prepared, or being prepared, to be started when its turn comes.
+    Ahead,
     Diverting,
     /// Judging, or its outcome is being written.
     Concluding,
@@ -168,6 +175,8 @@ pub struct Engine {
     people: notify::People,
     /// What this turn of the loop gives to the actors, at its end.
     launches: Vec<Job>,
+    /// Launches that nothing waits for: one thread is enough for all.
+    preparations: Vec<Job>,
     finishes: Vec<Job>,
     watcher: Arc<Watcher>,
     scanner: Arc<Mutex<Scanner>>,
@@ -175,6 +184,7 @@ pub struct Engine {
 
     pending: queued::Queued,
     kept: Kept,
+    leaving: leaving::Leaving,
     running: HashMap<String, Running>,
     lot: Lot,
     busy: HashMap<String, Busy>,
@@ -192,6 +202,10 @@ pub struct Engine {
     to_judge: VecDeque<(Box<Running>, End)>,
     /// Those of them that are being judged.
     judging: HashSet<String>,
+    /// Whose attempts are given ahead.
+    ahead: Ahead,
+    /// Launches on their way that are not.
+    at_once: HashSet<String>,
     /// Ends that were reported before the launch was.
     early_ends: HashMap<Key, End>,
     /// What could not be delivered or applied, and waits to be tried again.
@@ -387,59 +401,6 @@ impl Engine {
         }
     }
 
-    /// Starts what may start.
-    fn dispatch(&mut self) {
-        self.dispatch_at = None;
-        if self.stopping.is_some() || self.trouble.is_some() || self.shared {
-            return;
-        }
-        let now = self.now_ms();
-        if now < self.paused_until_ms {
-            self.dispatch_at = Some(self.paused_until_ms);
-            return;
-        }
-        // Outcomes that wait for the disk must not pile up without bound. Those that a former
-        // daemon left are bounded by themselves, and hold up nobody.
-        let bound = 64
-            + 4 * self.world.config().daemon.max_concurrent
-            + self.to_judge.len()
-            + self.judging.len();
-        while self.busy.len() < bound {
-            let (pending, lot, busy) = (&self.pending, &self.lot, &self.busy);
-            let wanted = |id: &str| {
-                !busy.contains_key(id)
-                    && (pending.contains(id) || lot.get(id).is_some_and(|parked| parked.ready))
-            };
-            match self.schedule.pick(now, wanted) {
-                crate::policy::schedule::Pick::Start {
-                    id,
-                    agent,
-                    arrival_ms,
-                } => {
-                    self.note_pickup(arrival_ms);
-                    self.launch(&id, agent);
-                }
-                crate::policy::schedule::Pick::At(at) => {
-                    self.dispatch_at = Some(at);
-                    return;
-                }
-                crate::policy::schedule::Pick::Idle => return,
-            }
-        }
-    }
-
-    fn limits_of(config: &Config, agent: &AgentName) -> AgentLimits {
-        config
-            .specialist(agent)
-            .map_or_else(AgentLimits::default, |specialist| AgentLimits {
-                max_concurrent: specialist.at_once(),
-                rate: specialist.rate.as_ref().map(|rate| RateLimit {
-                    starts: rate.starts,
-                    per_ms: attempt::ms(rate.per),
-                }),
-            })
-    }
-
     fn problem(&mut self, key: &str, text: Option<String>) {
         let changed = match text {
             Some(text) => {
@@ -467,9 +428,10 @@ impl Engine {
 
     /// A slot that was freed is filled first; whoever does that then judges what was there.
     fn act(&mut self) {
-        let (launches, finishes) = (&mut self.launches, &mut self.finishes);
-        self.actors
-            .run_pairs(std::mem::take(launches), std::mem::take(finishes));
+        let launches = std::mem::take(&mut self.launches);
+        let finishes = std::mem::take(&mut self.finishes);
+        let preparations = std::mem::take(&mut self.preparations);
+        self.actors.run_pairs(launches, finishes, preparations);
     }
 
     /// What the keeper is to forget goes with the next launch, or alone when there is none.

@@ -190,6 +190,7 @@ impl Engine {
         let every = attempt::ms(self.world.config().daemon.rescan);
         let at = self.now_ms() + every;
         self.alarm(at, Alarm::Rescan);
+        self.leaving.forget();
         let watcher = Arc::clone(&self.watcher);
         let residents: Vec<u32> = self.crew.members.keys().copied().collect();
         let due = Folder::ALL.map(|folder| self.listing.insert(folder).then_some(folder));
@@ -349,6 +350,7 @@ impl Engine {
                         Self::limits_of(&config, agent)
                     });
                 self.world.set_config(config);
+                self.ahead.begin_anew();
                 self.plan_retention();
                 self.refit();
                 self.problem("config", None);

@@ -31,6 +31,7 @@ use crate::engine::world::{Workers, World};
 use crate::engine::{Busy, Engine, retention};
 use crate::figures::histogram::Histogram;
 use crate::keeper::wire::Held;
+use crate::policy::ahead::Ahead;
 use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
@@ -260,6 +261,8 @@ fn build(
     let config = world.config();
     // Watching starts before the first look, so that nothing falls between the two.
     let events = world.events.clone();
+    let leaving = super::leaving::Leaving::default();
+    let leaves = leaving.clone();
     let folders = [
         (PENDING, world.layout.pending().to_owned()),
         (CONTROL, world.layout.control()),
@@ -271,7 +274,9 @@ fn build(
     };
     let poll = config.daemon.rescan.min(Duration::from_secs(1));
     let watcher = Watcher::new(&folders, mode, poll, move |hint| {
-        let _ = events.send(Event::Hint(hint));
+        if !leaves.explains(&hint, PENDING) {
+            let _ = events.send(Event::Hint(hint));
+        }
     })
     .map_err(system("the folders can't be watched"))?;
     let threads = system("a thread can't be started");
@@ -282,12 +287,14 @@ fn build(
         slow: Workers::start(world, "slow", 4).map_err(&threads)?,
         people: super::notify::People::start(world).map_err(&threads)?,
         launches: Vec::new(),
+        preparations: Vec::new(),
         finishes: Vec::new(),
         watcher: Arc::new(watcher),
         scanner: Arc::new(Mutex::default()),
         schedule: Schedule::new(config.daemon.max_concurrent),
         pending: super::queued::Queued::default(),
         kept: Kept::default(),
+        leaving,
         running: HashMap::new(),
         lot: Lot::default(),
         busy: HashMap::new(),
@@ -298,6 +305,8 @@ fn build(
         crew: super::crew::Crew::default(),
         to_judge: VecDeque::new(),
         judging: HashSet::new(),
+        ahead: Ahead::new(std::thread::available_parallelism().map_or(1, usize::from)),
+        at_once: HashSet::new(),
         early_ends: HashMap::new(),
         unsaid: 0,
         to_look: VecDeque::new(),

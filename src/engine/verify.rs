@@ -54,6 +54,7 @@ pub fn start(
         stdin: &stdin,
         slot,
         last_error: None,
+        turn: None,
     };
     running.keeper = hand_over(world, running, request, specialist, order, world.now());
     Ok(())

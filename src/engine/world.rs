@@ -15,6 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::{Clock, Now};
 use crate::config::Config;
+use crate::engine::ahead::Ahead;
 use crate::engine::event::Event;
 use crate::engine::leftovers::Leftovers;
 use crate::engine::receive::Desk;
@@ -59,6 +60,8 @@ pub struct World {
     /// What the log said of unended records before this start, by id and revision. A line stands
     /// before its record does; where the record never came, it is decided again.
     pub told_before: OnceLock<HashSet<(String, u64)>>,
+    /// Attempts that wait with the keeper for their turn.
+    pub ahead: Ahead,
     /// Whether there may be attempts with folders of their own.
     homes: AtomicBool,
     /// Held by a pass of retention: there is one at a time.
@@ -127,6 +130,7 @@ impl World {
             reserved: Reservations::default(),
             shown: Shown::new(),
             told_before: OnceLock::new(),
+            ahead: Ahead::default(),
             homes: AtomicBool::new(
                 fs::read_dir(layout.homes()).is_ok_and(|mut homes| homes.next().is_some()),
             ),
@@ -303,9 +307,13 @@ impl Workers {
         self.queue.arrived.notify_one();
     }
 
-    /// Has pairs of jobs done, `first` before `second`, with one thread woken for each pair.
-    pub fn run_pairs(&self, first: Vec<Job>, second: Vec<Job>) {
-        let woken = first.len().max(second.len());
+    /// Has pairs of jobs done, `first` before `second`, with one thread woken for each pair; then
+    /// the `rest`, for which one is enough.
+    pub fn run_pairs(&self, first: Vec<Job>, second: Vec<Job>, rest: Vec<Job>) {
+        let woken = first
+            .len()
+            .max(second.len())
+            .max(usize::from(!rest.is_empty()));
         if woken == 0 {
             return;
         }
@@ -315,6 +323,7 @@ impl Workers {
             jobs.waiting.extend(first.next());
             jobs.waiting.extend(second.next());
         }
+        jobs.waiting.extend(rest);
         drop(jobs);
         for _ in 0..woken {
             self.queue.arrived.notify_one();

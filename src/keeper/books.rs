@@ -19,6 +19,7 @@ use super::pool::Pool;
 use super::proc::{self, Stat};
 use super::reap::{self, Wait};
 use super::tree::Tree;
+use super::turn::Waiting;
 use super::wire::{Exit, Key, Report, Why};
 use crate::clock;
 
@@ -38,6 +39,8 @@ pub struct Books {
     pub children: HashMap<i32, Key>,
     /// Children that no other keeper would know yet, and when they are to be written down.
     pub unidentified: VecDeque<(u64, i32)>,
+    /// Those that were given ahead, in their order.
+    pub waiting: VecDeque<Waiting>,
     /// The limit on open descriptors that attempts get.
     pub nofile: Option<libc::rlimit>,
     /// Said and not sent yet.
@@ -97,7 +100,8 @@ impl Books {
     pub fn next_due(&self) -> Option<u64> {
         let attempts = self.attempts.values().filter_map(Attempt::due);
         let unidentified = self.unidentified.front().map(|(at, _)| *at);
-        attempts.chain(self.pool.due()).chain(unidentified).min()
+        let others = [self.pool.due(), unidentified, self.patience_ends()];
+        attempts.chain(others.into_iter().flatten()).min()
     }
 
     /// Takes note of children that have ended: first on paper, then for good.
@@ -255,6 +259,7 @@ impl Books {
     /// Does what is due: deadlines, then signals, then looks at what is left.
     pub fn tick(&mut self, now: u64) {
         self.identify_until(now);
+        self.give_back_until(now);
         let due: Vec<Key> = self
             .attempts
             .values()

@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use super::confine::Confine;
 use super::frame::{self, Inbox, Wait};
-use super::wire::{CONFINE, Key, Order, Os, Report, Start, VERSION, Why};
+use super::turn::Turn;
+use super::wire::{CONFINE, Key, Order, Os, Report, Start, TURNS, VERSION, Why};
 use crate::mutant;
 
 /// How often to try again when a keeper leaves just as we come.
@@ -56,6 +57,8 @@ pub struct Launch {
     pub stdio: [OwnedFd; 3],
     /// What it is held to besides.
     pub confine: Option<Box<Confine>>,
+    /// It is given ahead: when it is to start, and the file with its content.
+    pub turn: Option<(Box<Turn>, OwnedFd)>,
 }
 
 /// Gives orders. Clones share the connection.
@@ -64,6 +67,8 @@ pub struct Client {
     line: Arc<Mutex<Line>>,
     /// It is a keeper that confines.
     confines: bool,
+    /// It is one that takes attempts ahead.
+    takes_turns: bool,
 }
 
 #[derive(Debug)]
@@ -96,6 +101,11 @@ impl Client {
         setup.connect_or_start()
     }
 
+    /// Whether attempts may be given to it that wait for their turn.
+    pub fn takes_turns(&self) -> bool {
+        self.takes_turns
+    }
+
     pub fn start(&self, launch: Launch) -> io::Result<()> {
         self.give(launch, false)
     }
@@ -112,6 +122,10 @@ impl Client {
                  rlimits or sandbox; stop the daemon, wait until no attempt runs, and start it",
             ));
         }
+        if launch.turn.is_some() && !self.takes_turns {
+            return Err(io::Error::other("this keeper starts whatever it is given"));
+        }
+        let (turn, content) = launch.turn.unzip();
         let os = |texts: Vec<OsString>| texts.into_iter().map(Os).collect();
         let order = Order::Start(Box::new(Start {
             key: launch.key,
@@ -127,9 +141,11 @@ impl Client {
             note: launch.note,
             quiet,
             confine: launch.confine,
+            turn,
         }));
-        let [stdin, stdout, stderr] = &launch.stdio;
-        self.send(&order, &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])
+        let files = launch.stdio.iter().chain(&content);
+        let files: Vec<BorrowedFd<'_>> = files.map(AsFd::as_fd).collect();
+        self.send(&order, &files)
     }
 
     pub fn end(&self, key: &Key, why: Why, grace_ms: u64) -> io::Result<()> {
@@ -321,6 +337,7 @@ fn greet(socket: OwnedFd) -> io::Result<(Client, Reader)> {
     let mut reader = Reader::on(socket.try_clone()?);
     let mut client = Client {
         confines: false,
+        takes_turns: false,
         line: Arc::new(Mutex::new(Line {
             socket,
             unsaid: Vec::new(),
@@ -331,6 +348,7 @@ fn greet(socket: OwnedFd) -> io::Result<(Client, Reader)> {
     match reader.next()? {
         Report::Hello { version, can } if version == VERSION => {
             client.confines = can.iter().any(|word| word == CONFINE);
+            client.takes_turns = can.iter().any(|word| word == TURNS);
         }
         Report::Hello { version, .. } => {
             let what = format!("the keeper speaks version {version}, not {VERSION}");

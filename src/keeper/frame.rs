@@ -31,7 +31,7 @@ pub const SOCKET: &str = "keeper.v1.sock";
 /// More than any environment or inventory takes; a length beyond it is not ours.
 const MAX_FRAME: usize = 64 << 20;
 /// How many descriptors may come with one frame.
-pub const MAX_FDS: usize = 3;
+pub const MAX_FDS: usize = 4;
 
 /// A message as the bytes of its frame.
 pub fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {

@@ -36,6 +36,7 @@ mod recover;
 mod serve;
 mod spawn;
 mod tree;
+pub mod turn;
 pub mod wire;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -189,6 +190,7 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
         attempts: BTreeMap::new(),
         children: HashMap::new(),
         unidentified: VecDeque::new(),
+        waiting: VecDeque::new(),
         nofile: raise_limit(),
         reports: Vec::new(),
         leftover: Vec::new(),

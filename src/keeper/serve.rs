@@ -24,7 +24,7 @@ use super::books::{Books, log};
 use super::frame::{self, Inbox, Wait};
 use super::proc;
 use super::spawn;
-use super::wire::{CONFINE, Key, Order, Report, VERSION};
+use super::wire::{CONFINE, Key, Order, Report, Start, TURNS, VERSION};
 use crate::clock;
 
 /// How long to wait for the daemon that it was started for. After that one has gone it leaves as
@@ -89,6 +89,7 @@ impl Server {
             let now = clock::boot_ms();
             self.books.reap(now);
             self.take_orders(now);
+            self.take_turns();
             self.books.tick(now);
             self.send_reports();
             self.connections.retain(|connection| !connection.lost);
@@ -101,6 +102,15 @@ impl Server {
             for source in self.wait()? {
                 self.attend(&source, clock::boot_ms());
             }
+        }
+    }
+
+    /// Starts what was given ahead. Whose daemon is gone is not started any more.
+    fn take_turns(&mut self) {
+        if self.connections.iter().any(|it| it.greeted && !it.lost) {
+            self.books.take_turns();
+        } else {
+            self.books.waiting.clear();
         }
     }
 
@@ -267,12 +277,14 @@ impl Server {
         for (other, connection) in self.connections.iter_mut().enumerate() {
             connection.lost |= connection.greeted && other != at;
         }
+        // Before it is told what there is: nothing that an earlier one gave ahead begins after.
+        self.books.waiting.clear();
         self.has_served = true;
         let connection = &mut self.connections[at];
         connection.greeted = true;
         connection.say(&Report::Hello {
             version: VERSION,
-            can: vec![CONFINE.to_owned()],
+            can: vec![CONFINE.to_owned(), TURNS.to_owned()],
         });
         connection.flush();
         if version != VERSION {
@@ -282,15 +294,27 @@ impl Server {
 
     fn carry_out(&mut self, at: usize, order: Order, now: u64) {
         match order {
-            Order::Start(start) => match self.connections[at].inbox.take_fds::<3>() {
-                Some(stdio) => self.books.start(*start, stdio),
-                None => self.connections[at].lost = true,
-            },
+            Order::Start(start) => self.begin(at, *start, now),
             Order::End { key, why, grace_ms } => self.books.end(&key, why, grace_ms, now),
             Order::Forget { key } => self.books.forget(&key),
             Order::Inventory => self.books.inventory(),
             Order::Usage { key } => self.books.usage(key),
             Order::Hello { .. } => {}
+        }
+    }
+
+    /// Starts an attempt, now or when its turn comes.
+    fn begin(&mut self, at: usize, mut start: Start, now: u64) {
+        let connection = &mut self.connections[at];
+        if let Some(turn) = start.turn.take() {
+            return match connection.inbox.take_fds::<4>() {
+                Some(files) => self.books.keep_waiting(start, *turn, files, now),
+                None => connection.lost = true,
+            };
+        }
+        match connection.inbox.take_fds::<3>() {
+            Some(stdio) => self.books.start(start, stdio),
+            None => connection.lost = true,
         }
     }
 
@@ -338,5 +362,5 @@ impl Connection {
 /// Reads away what a descriptor has to tell; that it spoke was all.
 fn drain(fd: &OwnedFd) {
     let mut bytes = [0; 1024];
-    while matches!(rustix::io::read(fd, &mut bytes), Ok(1..)) {}
+    while matches!(rustix::io::read(fd, &mut bytes), Ok(count) if count == bytes.len()) {}
 }

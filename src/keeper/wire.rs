@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::confine::Confine;
+use super::turn::Turn;
 
 /// The version of these words. A different one is refused, by both sides.
 pub const VERSION: u32 = 1;
@@ -25,6 +26,10 @@ pub const VERSION: u32 = 1;
 /// What a keeper says that holds attempts to [`Start::confine`]. One that does not say so would
 /// start them without.
 pub const CONFINE: &str = "confine";
+
+/// What a keeper says that knows of [`Start::turn`]. One that does not would start them at once,
+/// and claim nothing.
+pub const TURNS: &str = "turns";
 
 /// What resident processes are known by, each with a number of its own. No handoff's id begins like
 /// this.
@@ -166,6 +171,9 @@ pub struct Start {
     /// What it is held to, where it is. Only for a keeper that said that it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confine: Option<Box<Confine>>,
+    /// It is given ahead, with a fourth descriptor. Only for a keeper that said that it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Box<Turn>>,
 }
 
 /// From the daemon to its keeper.
@@ -208,6 +216,16 @@ pub enum Report {
     /// There is a process. That it became the command is not known yet: `StartFailed` may
     /// still follow.
     Started { key: Key, pid: i32, starttime: u64 },
+    /// One that waited for its turn has it: its file is claimed, with this time of its start, and
+    /// the content that stands there was changed last at that one. Comes before all else of it.
+    Begun {
+        key: Key,
+        wall_ms: i64,
+        boot_ms: u64,
+        modified_ns: i64,
+    },
+    /// One that waited for its turn will not have it. Nothing of it has happened.
+    Returned { key: Key, why: String },
     /// In place of `Ended`.
     StartFailed { key: Key, errno: i32, what: String },
     /// Nothing of the attempt's tree is alive any more.
@@ -243,6 +261,7 @@ pub enum State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::turn::Claim;
     use super::*;
     use serde_json::json;
 
@@ -272,6 +291,7 @@ mod tests {
                     note: note(),
                     quiet: true,
                     confine: None,
+                    turn: None,
                 })),
                 r#"{"start":{"key":{"id":"x","attempt":2},"argv":["sh","-c"],"env":[["PATH","/bin"],["ODD",{"hex":"61ff"}]],"cwd":"/root","deadline_boot_ms":90000,"grace_ms":500,"note":{"n":12345678901234567890123,"f":1.0},"quiet":true}}"#,
             ),
@@ -297,6 +317,29 @@ mod tests {
             assert_eq!(serde_json::to_string(&order).unwrap(), text);
             assert_eq!(serde_json::from_str::<Order>(text).unwrap(), order);
         }
+    }
+
+    #[test]
+    fn a_turn_stays_as_it_is() {
+        let turn = Turn {
+            at_most: 2,
+            patience_ms: 50,
+            timeout_ms: 300_000,
+            deadline_var: "UNTIL".into(),
+            claim: Claim {
+                from: "/a".into(),
+                to: "/b".into(),
+                content: "/c".into(),
+                stamps: vec![7, 90],
+                device: 1,
+                inode: 2,
+                size: 3,
+                modified_ns: -4,
+            },
+        };
+        let text = r#"{"at_most":2,"patience_ms":50,"timeout_ms":300000,"deadline_var":"UNTIL","claim":{"from":"/a","to":"/b","content":"/c","stamps":[7,90],"device":1,"inode":2,"size":3,"modified_ns":-4}}"#;
+        assert_eq!(serde_json::to_string(&turn).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Turn>(text).unwrap(), turn);
     }
 
     #[test]
@@ -346,6 +389,22 @@ mod tests {
                     starttime: 99,
                 },
                 r#"{"started":{"key":{"id":"x","attempt":2},"pid":7,"starttime":99}}"#,
+            ),
+            (
+                Report::Begun {
+                    key: key(),
+                    wall_ms: 1_700_000_000_123,
+                    boot_ms: 77,
+                    modified_ns: 1_700_000_000_123_456_789,
+                },
+                r#"{"begun":{"key":{"id":"x","attempt":2},"wall_ms":1700000000123,"boot_ms":77,"modified_ns":1700000000123456789}}"#,
+            ),
+            (
+                Report::Returned {
+                    key: key(),
+                    why: "its turn did not come".to_owned(),
+                },
+                r#"{"returned":{"key":{"id":"x","attempt":2},"why":"its turn did not come"}}"#,
             ),
             (
                 Report::StartFailed {

@@ -1,5 +1,6 @@
 //! Decisions: pure functions of what is known and what time it is. No I/O in this room.
 
+pub mod ahead;
 pub mod complete;
 pub mod follow;
 pub mod helpers;

@@ -207,8 +207,15 @@ impl Schedule {
 
     /// Takes the next entry that may start, if there is one. `still_wanted` tells entries that
     /// were cancelled or vanished from those that are still waiting; the former are dropped.
-    pub fn pick(&mut self, now_ms: u64, mut still_wanted: impl FnMut(&str) -> bool) -> Pick {
-        if self.running.len() >= self.max_concurrent {
+    /// One that may be taken before a slot is free is taken while no more than `ahead` are.
+    pub fn pick(
+        &mut self,
+        now_ms: u64,
+        ahead: usize,
+        may_go_ahead: impl Fn(&AgentName, &str) -> bool,
+        mut still_wanted: impl FnMut(&str) -> bool,
+    ) -> Pick {
+        if self.running.len() >= self.max_concurrent + ahead {
             return Pick::Idle;
         }
         let mut best: Option<(&AgentName, (i64, u64))> = None;
@@ -241,6 +248,12 @@ impl Schedule {
         let Some(lane) = self.lanes.get_mut(&agent) else {
             return Pick::Idle;
         };
+        let may = |entry: &Ready| {
+            self.running.len() < self.max_concurrent || may_go_ahead(&agent, &entry.id)
+        };
+        if !lane.heap.peek().is_some_and(|Reverse(entry)| may(entry)) {
+            return Pick::Idle;
+        }
         let Some(Reverse(entry)) = lane.heap.pop() else {
             return Pick::Idle;
         };

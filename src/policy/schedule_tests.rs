@@ -11,7 +11,7 @@ fn no_limits() -> AgentLimits {
 }
 
 fn started(schedule: &mut Schedule, now: u64) -> String {
-    match schedule.pick(now, |_| true) {
+    match schedule.pick(now, 0, |_, _| false, |_| true) {
         Pick::Start { id, .. } => id.into(),
         other => format!("{other:?}"),
     }
@@ -139,7 +139,7 @@ fn what_is_no_longer_wanted_is_dropped() {
     let mut schedule = Schedule::new(10);
     schedule.push("gone", &agent("a"), Priority::Normal, 0, no_limits);
     schedule.push("here", &agent("a"), Priority::Normal, 1, no_limits);
-    let pick = schedule.pick(0, |id| id != "gone");
+    let pick = schedule.pick(0, 0, |_, _| false, |id| id != "gone");
     assert!(matches!(pick, Pick::Start { id, .. } if &*id == "here"));
     assert_eq!(schedule.queued(), 0);
 }
@@ -154,4 +154,31 @@ fn adopted_attempts_hold_their_slots() {
     schedule.release("old");
     assert_eq!(started(&mut schedule, 0), "new");
     assert_eq!(schedule.running(), 1);
+}
+
+#[test]
+fn before_a_slot_is_free_only_the_next_one_is_taken_and_only_if_it_may() {
+    let mut schedule = Schedule::new(1);
+    for (id, name, arrival) in [
+        ("a1", "a", 0),
+        ("a2", "a", 1),
+        ("b1", "b", 2),
+        ("a3", "a", 3),
+    ] {
+        schedule.push(id, &agent(name), Priority::Normal, arrival, no_limits);
+    }
+    let a_may = |agent: &AgentName, _: &str| agent.bare() == "a";
+    let pick = |schedule: &mut Schedule, ahead| match schedule.pick(0, ahead, a_may, |_| true) {
+        Pick::Start { id, .. } => id.into_string(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(pick(&mut schedule, 2), "a1");
+    assert_eq!(pick(&mut schedule, 0), "Idle", "none may go ahead");
+    assert_eq!(pick(&mut schedule, 2), "a2");
+    assert_eq!(pick(&mut schedule, 1), "Idle", "one has gone ahead");
+    assert_eq!(pick(&mut schedule, 2), "Idle", "b is next, and may not");
+    schedule.release("a1");
+    schedule.release("a2");
+    assert_eq!(pick(&mut schedule, 2), "b1", "there is a slot");
+    assert_eq!(pick(&mut schedule, 2), "a3");
 }

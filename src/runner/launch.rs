@@ -13,6 +13,9 @@ use crate::protocol::name::below;
 /// Of the daemon's own environment, what every specialist may see.
 pub(super) const PASSED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
 
+/// The variable that says until when an attempt may run.
+pub const DEADLINE: &str = "HANDOFF_DEADLINE";
+
 /// Where an attempt's files stand, by id and attempt. Most of them are never there, so their paths
 /// are put together when they are asked for.
 #[derive(Debug, Clone)]
@@ -103,7 +106,7 @@ pub fn environment(
         "HANDOFF_MAX_ATTEMPTS",
         briefing.max_attempts.to_string(),
     );
-    set(&mut env, "HANDOFF_DEADLINE", &briefing.deadline);
+    set(&mut env, DEADLINE, &briefing.deadline);
     set(&mut env, "HANDOFF_RESULT", briefing.paths.result());
     set(&mut env, "HANDOFF_HEARTBEAT", briefing.paths.heartbeat());
     if let Some(key) = briefing.key {

@@ -7,33 +7,18 @@
 //! tells a file that was moved but not yet rewritten from one that was, whatever the file says
 //! of itself.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use crate::durable::TakeError;
 use crate::durable::{self, Durability};
-use crate::mutant;
 use crate::protocol::document::Syntax;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::spool::layout::Layout;
 use crate::spool::look::Identity;
 use crate::spool::spare::Spares;
-
-#[derive(Debug, thiserror::Error)]
-pub enum TakeError {
-    /// It was moved or deleted meanwhile.
-    #[error("it is no longer there")]
-    Gone,
-    /// It is not the file that was read.
-    #[error("it changed after it was read")]
-    Changed,
-    /// The id stands where this one would go.
-    #[error("the id is taken")]
-    Taken,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
 
 /// A file that was taken. The bytes it had before stand at `leftover` until they are let go.
 #[derive(Debug)]
@@ -78,7 +63,8 @@ pub fn origin(leftover: &Path) -> Option<Origin> {
     parse_claim_name(name).map(|(origin, _, _)| origin)
 }
 
-fn forget(path: &Path) {
+/// Lets go of a claim that came to nothing.
+pub fn forget(path: &Path) {
     // What stays behind is swept at the next start; nothing depends on it.
     let _ = fs::remove_file(path);
 }
@@ -119,55 +105,38 @@ pub fn from_pending(
     land: State,
     bytes: &[u8],
 ) -> Result<Taken, TakeError> {
-    let Submitted {
-        path: submission,
-        identity,
-        needs_its_claim,
-    } = submitted;
-    let temp = claim_path(layout, Origin::Pending, identity.inode, id);
-    spares.write_as(&temp, bytes)?;
-    if needs_its_claim && !spares.are_kept_in_order() {
-        // Where a power cut may keep the move below and lose what came before it, a record that was
-        // moved back by hand would be taken for one on its way to its end, and YAML for damage.
-        durable::sync_file(&fs::File::open(&temp)?, Durability::Full)?;
-        durable::sync_dir(&Layout::open_dir(layout.tmp())?, Durability::Full)?;
-    }
+    let (temp, _) = prepare(layout, spares, submitted, id, bytes)?;
     let target = layout.record(land, id);
-    if mutant::is("two-step-claim") {
-        fs::copy(submission, &target)?;
-        durable::exchange(&temp, &target)?;
-        fs::remove_file(submission)?;
-        return Ok(Taken { leftover: temp });
+    match durable::take(submitted.path, submitted.identity, &target, &temp) {
+        Ok(()) => Ok(Taken { leftover: temp }),
+        Err(error) => {
+            // Unless the bytes that were taken could not be given back: then it says whose they are.
+            if Identity::at(&target).map(|found| found.inode).ok() != Some(submitted.identity.inode)
+            {
+                forget(&temp);
+            }
+            Err(error)
+        }
     }
-    if let Err(error) = durable::move_no_replace(submission, &target) {
-        forget(&temp);
-        return Err(match error.kind() {
-            io::ErrorKind::NotFound if !submission_exists(submission) => TakeError::Gone,
-            io::ErrorKind::AlreadyExists => TakeError::Taken,
-            _ => TakeError::Io(error),
-        });
-    }
-    let same = Identity::at(&target).is_ok_and(|now| now == identity);
-    let swapped = if same {
-        durable::exchange(&temp, &target)
-    } else {
-        Ok(())
-    };
-    if same && swapped.is_ok() {
-        return Ok(Taken { leftover: temp });
-    }
-    // Not what was read, or no room to swap: give it back as it is.
-    let given_back = durable::move_no_replace(&target, submission);
-    if given_back.is_ok() {
-        forget(&temp);
-    }
-    swapped?;
-    given_back?;
-    Err(TakeError::Changed)
 }
 
-fn submission_exists(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok()
+/// Writes what a submission is to be taken with, under a name that says of which one.
+pub fn prepare(
+    layout: &Layout,
+    spares: &Spares,
+    submitted: Submitted<'_>,
+    id: &str,
+    bytes: &[u8],
+) -> io::Result<(PathBuf, File)> {
+    let temp = claim_path(layout, Origin::Pending, submitted.identity.inode, id);
+    let file = spares.write_as(&temp, bytes)?;
+    if submitted.needs_its_claim && !spares.are_kept_in_order() {
+        // Where a power cut may keep the move below and lose what came before it, a record that was
+        // moved back by hand would be taken for one on its way to its end, and YAML for damage.
+        durable::sync_file(&file, Durability::Full)?;
+        durable::sync_dir(&Layout::open_dir(layout.tmp())?, Durability::Full)?;
+    }
+    Ok((temp, file))
 }
 
 /// Takes a parked record into `in-progress/`: content first, then the move.
@@ -180,7 +149,7 @@ pub fn from_waiting(
 ) -> Result<Taken, TakeError> {
     let parked = layout.record(State::Waiting, id);
     let temp = claim_path(layout, Origin::Waiting, identity.inode, id);
-    spares.write_as(&temp, bytes)?;
+    drop(spares.write_as(&temp, bytes)?);
     if let Err(error) = durable::exchange(&temp, &parked) {
         forget(&temp);
         return Err(match error.kind() {

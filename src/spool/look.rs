@@ -10,31 +10,7 @@ use std::path::Path;
 
 use crate::mutant;
 
-/// What a file is known by between two looks. A rename does not change it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
-    pub device: u64,
-    pub inode: u64,
-    pub size: u64,
-    pub modified_ns: i128,
-}
-
-impl Identity {
-    pub fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000
-                + i128::from(metadata.mtime_nsec()),
-        }
-    }
-
-    /// The identity of what stands at `path` now, a link itself rather than its target.
-    pub fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self::of(&std::fs::symlink_metadata(path)?))
-    }
-}
+pub use crate::durable::Identity;
 
 #[derive(Debug)]
 pub enum Looked {

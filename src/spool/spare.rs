@@ -143,14 +143,14 @@ impl Spares {
     }
 
     /// Writes a temporary file of this name; what an earlier try left there is deleted.
-    pub fn write_as(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        if let Some((spare, _)) = self.reuse(bytes) {
+    pub fn write_as(&self, path: &Path, bytes: &[u8]) -> io::Result<File> {
+        if let Some((spare, file)) = self.reuse(bytes) {
             if durable::replace(&spare, path).is_ok() {
-                return Ok(());
+                return Ok(file);
             }
             let _ = fs::remove_file(&spare);
         }
-        self.create(path, bytes).map(drop)
+        self.create(path, bytes)
     }
 
     fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<File> {
@@ -228,11 +228,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let spares = Spares::new(dir.path());
-        spares.write_as(&at("a"), b"a longer content").unwrap();
+        drop(spares.write_as(&at("a"), b"a longer content").unwrap());
         let inode = fs::metadata(at("a")).unwrap().ino();
         let _held = between(&at("a"));
         spares.let_go(&at("a")).unwrap();
-        spares.write_as(&at("b"), b"new").unwrap();
+        drop(spares.write_as(&at("b"), b"new").unwrap());
         assert_eq!(fs::read(at("b")).unwrap(), b"new");
         assert!(!at("a").exists());
         fs::metadata(at("b")).unwrap().ino() == inode
@@ -257,10 +257,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let spares = Spares::new(dir.path());
-        spares.write_as(&at("a"), b"private").unwrap();
+        drop(spares.write_as(&at("a"), b"private").unwrap());
         fs::set_permissions(at("a"), fs::Permissions::from_mode(0o600)).unwrap();
         spares.let_go(&at("a")).unwrap();
-        spares.write_as(&at("b"), b"new").unwrap();
+        drop(spares.write_as(&at("b"), b"new").unwrap());
         assert_ne!(fs::metadata(at("b")).unwrap().mode() & 0o777, 0o600);
         assert!(!at("a").exists());
     }
@@ -270,10 +270,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let spares = Spares::new(dir.path());
-        spares.write_as(&at("a"), b"kept").unwrap();
+        drop(spares.write_as(&at("a"), b"kept").unwrap());
         fs::hard_link(at("a"), at("link")).unwrap();
         spares.let_go(&at("a")).unwrap();
-        spares.write_as(&at("b"), b"new").unwrap();
+        drop(spares.write_as(&at("b"), b"new").unwrap());
         assert_eq!(fs::read(at("link")).unwrap(), b"kept");
         assert_eq!(fs::read(at("b")).unwrap(), b"new");
     }

@@ -17,6 +17,7 @@
 mod common;
 
 mod advice;
+mod ahead;
 mod archive;
 mod artifacts;
 mod attempts;

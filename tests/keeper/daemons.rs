@@ -113,7 +113,7 @@ pub fn another_version_is_refused(bench: &Bench) {
     socket.read_to_end(&mut answer).unwrap();
     assert_eq!(
         &answer[4..],
-        br#"{"hello":{"version":1,"can":["confine"]}}"#
+        br#"{"hello":{"version":1,"can":["confine","turns"]}}"#
     );
 }
 

@@ -9,6 +9,7 @@ mod ending;
 mod one_way;
 mod starting;
 mod takeover;
+mod turns;
 
 use std::io::{Read, Write};
 
@@ -57,6 +58,13 @@ in_both_ways! {
         a_stray_is_ended_before_anything_else
         it_does_not_mind_sigterm
         a_torn_journal_is_no_obstacle;
+    turns:
+        one_that_is_given_ahead_starts_when_another_ends
+        no_more_are_alive_than_may_be
+        one_whose_turn_does_not_come_is_given_back
+        one_whose_file_is_another_by_then_is_given_back
+        those_of_a_daemon_that_is_gone_never_start
+        a_newer_daemon_does_not_get_what_an_older_gave_ahead;
 }
 
 /// What an attempt says that comes to its keeper: the length of the answer it got.

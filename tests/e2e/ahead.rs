@@ -1,0 +1,178 @@
+//! Attempts that are given to the keeper before a slot is free: as many at once as may be, in
+//! their order, once each, and as free to be moved, edited and cancelled as any other.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::common::{Daemon, Dice, Root, ended, kill_keeper, text, wait_until};
+
+const QUICK: &str = r#"
+cd "$HANDOFF_ROOT/marks"
+mkdir "alive-$HANDOFF_ID"
+set -- alive-*
+echo "$HANDOFF_ID $#" >>runs
+rmdir "alive-$HANDOFF_ID"
+"#;
+
+/// A root whose specialist @quick notes its runs, and how many are alive with it.
+fn root(slots: usize) -> Root {
+    let root = Root::with(&format!(
+        "daemon.max_concurrent = {slots}\nspecialists.'@quick'.command = ['sh', 'quick.sh']"
+    ));
+    // In the root, and so not to be changed while it is read.
+    fs::write(root.path("quick.sh"), QUICK).unwrap();
+    root
+}
+
+fn quick() -> Value {
+    json!({ "target": { "agent_id": "@quick" } })
+}
+
+fn start(root: &Root) -> Daemon {
+    Daemon::start_with(root, |command| {
+        command.env("HANDOFFD_LOG", "debug");
+    })
+}
+
+/// How many were given ahead so far.
+fn given_ahead(root: &Root) -> usize {
+    root.log().matches("given ahead").count()
+}
+
+/// The lines of marks/runs: who, and how many were alive then.
+fn runs(root: &Root) -> Vec<(String, usize)> {
+    let text = fs::read_to_string(root.path("marks/runs")).unwrap_or_default();
+    let run = |line: &str| {
+        let (id, alive) = line.split_once(' ').unwrap();
+        (id.to_owned(), alive.parse().unwrap())
+    };
+    text.lines().map(run).collect()
+}
+
+#[test]
+fn no_more_run_at_once_than_there_are_slots_and_each_once() {
+    for slots in [1, 2] {
+        let root = root(slots);
+        let daemon = start(&root);
+        let ids: Vec<String> = (0..120).map(|n| format!("q{n:03}")).collect();
+        for id in &ids {
+            root.drop_request(id, &quick());
+        }
+        for id in &ids {
+            let record = root.completed(id);
+            let began = text(&record["started_at"]);
+            assert_eq!(
+                began,
+                text(&record["handoffd"]["attempts"][0]["started_at"])
+            );
+            assert!(began <= text(&record["completed_at"]));
+        }
+        let runs = runs(&root);
+        assert!(runs.iter().all(|(_, alive)| *alive <= slots), "{runs:?}");
+        let mut ran: Vec<&str> = runs.iter().map(|(id, _)| id.as_str()).collect();
+        ran.sort_unstable();
+        assert_eq!(ran, ids);
+        assert!(given_ahead(&root) > 0, "none was given ahead");
+        assert_eq!(daemon.terminate(), Some(0));
+        assert!(root.names(".handoffd/tmp").is_empty());
+        root.assert_audit_is_sound();
+    }
+}
+
+#[test]
+fn one_that_starts_when_a_slot_is_free_has_that_time_in_its_record() {
+    let root = root(1);
+    let daemon = start(&root);
+    for n in 0..20 {
+        root.drop_request(&format!("a{n:02}"), &quick());
+    }
+    let starts: Vec<String> = (0..20)
+        .map(|n| text(&root.completed(&format!("a{n:02}"))["started_at"]))
+        .collect();
+    // With one slot, a start that was told before its turn would be no later than the one before.
+    let mut sorted = starts.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!(sorted.len(), starts.len(), "{starts:?}");
+    drop(daemon);
+}
+
+#[test]
+fn daemons_and_keepers_that_are_killed_cost_nothing_and_run_nothing_twice() {
+    const HANDOFFS: usize = 240;
+    let mut dice = Dice::thrown();
+    let root = root(2);
+    let ids: Vec<String> = (0..HANDOFFS).map(|n| format!("k{n:03}")).collect();
+    for id in &ids {
+        root.drop_request(id, &quick());
+    }
+    let mut daemon = start(&root);
+    for round in 0..10 {
+        let least = ended(&root) + usize::try_from(dice.below(20)).unwrap();
+        wait_until("some progress", || {
+            (ended(&root) >= least.min(HANDOFFS)).then_some(())
+        });
+        std::thread::sleep(Duration::from_micros(dice.below(15_000)));
+        if round % 2 == 0 {
+            daemon.kill();
+            daemon = start(&root);
+        } else {
+            kill_keeper(&root);
+        }
+    }
+    for id in &ids {
+        let record = root.completed(id);
+        assert_eq!(root.states_of(id), ["completed"], "{record:#}");
+    }
+    // One whose keeper was killed may have to run again. It is told so then.
+    let runs = runs(&root);
+    for id in &ids {
+        let record = root.completed(id);
+        let ran = runs.iter().filter(|(who, _)| who == id).count();
+        let listed = record["handoffd"]["attempts"].as_array().unwrap().len();
+        assert!(
+            (1..=listed).contains(&ran),
+            "{id} ran {ran} times: {record:#}"
+        );
+    }
+    assert!(given_ahead(&root) > 0, "none was given ahead");
+    assert_eq!(daemon.terminate(), Some(0));
+    assert!(root.names(".handoffd/tmp").is_empty());
+    assert!(root.names("handoffs/pending").is_empty());
+    root.assert_audit_is_sound();
+}
+
+#[test]
+fn what_waits_behind_short_ones_can_be_cancelled_deleted_and_edited() {
+    let root = root(1);
+    let daemon = start(&root);
+    for n in 0..60 {
+        root.drop_request(&format!("m{n:02}"), &quick());
+    }
+    wait_until("the first ones", || (ended(&root) >= 3).then_some(()));
+    root.command(
+        "c.json",
+        &json!({ "action": "cancel", "handoff_id": "m58" }),
+    );
+    let edited = json!({ "target": { "agent_id": "@quick" }, "edited": true });
+    root.drop_request("m59", &edited);
+    let _ = fs::remove_file(root.pending("m57.json"));
+    for n in 0..57 {
+        root.completed(&format!("m{n:02}"));
+    }
+    // A command may come too late, or an edit: then there is a duplicate.
+    let cancelled = wait_until("the end of m58", || {
+        let end = ["failed", "completed"];
+        end.iter().find_map(|end| root.record_in(end, "m58"))
+    });
+    assert_ne!(cancelled["error"]["code"], "INTERRUPTED");
+    let last = root.completed("m59");
+    assert!(last["edited"] == true || root.record("failed", "m59~2")["edited"] == true);
+    wait_until("nothing left in pending", || {
+        root.names("handoffs/pending").is_empty().then_some(())
+    });
+    assert_eq!(daemon.terminate(), Some(0));
+    root.assert_audit_is_sound();
+}
