@@ -264,7 +264,7 @@ pub type Job = Box<dyn FnOnce(&World) + Send>;
 
 /// A few threads that work off jobs in the order they came, and end once this is dropped.
 ///
-/// One job wakes one thread. A channel's receiver behind a mutex would wake two: the one that
+/// One job wakes one thread at the most. A channel's receiver behind a mutex would wake two: the one that
 /// gets the job, and the next in line for the mutex, only to wait there.
 pub struct Workers {
     queue: Arc<Queue>,
@@ -307,27 +307,22 @@ impl Workers {
         self.queue.arrived.notify_one();
     }
 
-    /// Has pairs of jobs done, `first` before `second`, with one thread woken for each pair; then
-    /// the `rest`, for which one is enough.
+    /// Has pairs of jobs done, `first` before `second`, then the `rest`. One thread is woken, and
+    /// wakes the next while there is more to do: those that would find nothing sleep on.
     pub fn run_pairs(&self, first: Vec<Job>, second: Vec<Job>, rest: Vec<Job>) {
-        let woken = first
-            .len()
-            .max(second.len())
-            .max(usize::from(!rest.is_empty()));
-        if woken == 0 {
+        let pairs = first.len().max(second.len());
+        if pairs == 0 && rest.is_empty() {
             return;
         }
         let (mut first, mut second) = (first.into_iter(), second.into_iter());
         let mut jobs = self.queue.lock();
-        for _ in 0..woken {
+        for _ in 0..pairs {
             jobs.waiting.extend(first.next());
             jobs.waiting.extend(second.next());
         }
         jobs.waiting.extend(rest);
         drop(jobs);
-        for _ in 0..woken {
-            self.queue.arrived.notify_one();
-        }
+        self.queue.arrived.notify_one();
     }
 }
 
@@ -348,7 +343,12 @@ impl Queue {
         let mut jobs = self.lock();
         loop {
             match jobs.waiting.pop_front() {
-                Some(job) => return Some(job),
+                Some(job) => {
+                    if !jobs.waiting.is_empty() {
+                        self.arrived.notify_one();
+                    }
+                    return Some(job);
+                }
                 None if jobs.closed => return None,
                 None => {
                     let woken = self.arrived.wait(jobs);

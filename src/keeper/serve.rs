@@ -30,6 +30,8 @@ use crate::clock;
 /// How long to wait for the daemon that it was started for. After that one has gone it leaves as
 /// soon as it has nothing to keep: the next daemon may have another sandbox, or be another program.
 const FIRST_WAIT_MS: u64 = 1000;
+/// How long ends are kept, to be told together, while there is enough to go on with.
+const TOGETHER_MS: u64 = 3;
 /// What a daemon that does not read may leave unread before it counts as gone.
 const MAX_UNSENT: usize = 64 << 20;
 /// Connections that have not greeted yet.
@@ -63,6 +65,8 @@ pub struct Server {
     /// When the timer is set to ring; zero if it has.
     alarm: u64,
     idle_since: u64,
+    /// Until when what is to be said may wait for more.
+    silent_until: Option<u64>,
     /// A daemon has greeted.
     has_served: bool,
 }
@@ -79,6 +83,7 @@ impl Server {
             timer: timerfd_create(TimerfdClockId::Boottime, flags)?,
             alarm: 0,
             idle_since: clock::boot_ms(),
+            silent_until: None,
             has_served: false,
         })
     }
@@ -91,7 +96,7 @@ impl Server {
             self.take_orders(now);
             self.take_turns();
             self.books.tick(now);
-            self.send_reports();
+            self.send_reports(now);
             self.connections.retain(|connection| !connection.lost);
             if !self.connections.is_empty() || !self.books.is_idle() {
                 self.idle_since = now;
@@ -127,7 +132,8 @@ impl Server {
             self.books.flush();
         }
         let is_idle = self.connections.is_empty() && self.books.is_idle();
-        let due = self.books.next_due();
+        let due = self.books.next_due().into_iter();
+        let due = due.chain(self.silent_until).min();
         let due = if is_idle { Some(self.leaves_at()) } else { due };
         self.set_alarm(due.unwrap_or(u64::MAX))?;
         let mut sources = vec![Source::Child, Source::Timer, Source::Listener];
@@ -318,7 +324,30 @@ impl Server {
         }
     }
 
-    fn send_reports(&mut self) {
+    /// Whether what is to be said can wait for more of it: turns are taken meanwhile, and the
+    /// daemon is woken once for several.
+    fn may_be_silent(&mut self, now: u64) -> bool {
+        let can_wait = self.books.has_enough_waiting()
+            && self
+                .books
+                .reports
+                .iter()
+                .all(|report| matches!(report, Report::Begun { .. } | Report::Ended { .. }));
+        if self.books.reports.is_empty() || !can_wait {
+            self.silent_until = None;
+            return false;
+        }
+        let until = *self.silent_until.get_or_insert(now + TOGETHER_MS);
+        if until <= now {
+            self.silent_until = None;
+        }
+        until > now
+    }
+
+    fn send_reports(&mut self, now: u64) {
+        if self.may_be_silent(now) {
+            return;
+        }
         let reports = std::mem::take(&mut self.books.reports);
         let daemon = self
             .connections

@@ -143,6 +143,12 @@ impl Books {
         self.start(start, stdio);
     }
 
+    /// Whether each that is alive could end, and another would follow it.
+    pub fn has_enough_waiting(&self) -> bool {
+        let front = self.waiting.front();
+        front.is_some_and(|next| self.waiting.len() >= next.turn.at_most)
+    }
+
     /// When the first of them has waited for too long.
     pub fn patience_ends(&self) -> Option<u64> {
         self.waiting.front().map(|it| it.until)

@@ -76,13 +76,13 @@ impl Ahead {
         self.paces.insert(agent, Pace::Never);
     }
 
-    /// How many may be prepared beyond the slots there are: two for each. Where there are many more
+    /// How many may be prepared beyond the slots there are: three for each. Where there are many more
     /// slots than processors, there is always another one to go on with.
     pub fn most(&self, slots: usize) -> usize {
         if slots > 2 * self.processors {
             return 0;
         }
-        (2 * slots).min(MOST)
+        (3 * slots).min(MOST)
     }
 }
 
@@ -148,12 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn two_for_each_slot_but_not_too_many() {
+    fn three_for_each_slot_but_not_too_many() {
         for (slots, processors, most) in [
-            (1, 1, 2),
-            (2, 1, 4),
+            (1, 1, 3),
+            (2, 1, 6),
             (3, 1, 0),
-            (4, 2, 8),
+            (4, 2, 12),
             (5, 2, 0),
             (20, 64, MOST),
         ] {
