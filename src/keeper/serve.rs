@@ -31,7 +31,7 @@ use crate::clock;
 /// soon as it has nothing to keep: the next daemon may have another sandbox, or be another program.
 const FIRST_WAIT_MS: u64 = 1000;
 /// How long ends are kept, to be told together, while there is enough to go on with.
-const TOGETHER_MS: u64 = 3;
+const TOGETHER_MS: u64 = 5;
 /// What a daemon that does not read may leave unread before it counts as gone.
 const MAX_UNSENT: usize = 64 << 20;
 /// Connections that have not greeted yet.

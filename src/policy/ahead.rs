@@ -15,13 +15,15 @@ use crate::protocol::agent::AgentName;
 const SHORT_MS: u64 = 20;
 /// How long one that is prepared waits for its turn before it is given back.
 pub const PATIENCE_MS: u64 = 50;
-/// How many are prepared at the most.
-const MOST: usize = 16;
+/// How much work is prepared for a slot, by what attempts took so far, and how many at the most.
+const WORK_MS: u64 = 24;
+const MOST_FOR_SLOT: u64 = 8;
+const MOST: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
-    /// Its last attempt was short.
-    Short,
+    /// Its last attempt was short; what they take, in microseconds, smoothed.
+    Short(u64),
     /// Its requests are of a kind that can't be prepared.
     Never,
 }
@@ -47,20 +49,19 @@ impl Ahead {
     }
 
     pub fn may(&self, agent: &AgentName) -> bool {
-        self.paces.get(agent) == Some(&Pace::Short)
+        matches!(self.paces.get(agent), Some(Pace::Short(_)))
     }
 
     /// An attempt ended by itself after this time.
     pub fn ended(&mut self, agent: &AgentName, ran_ms: u64, config: &Config) {
-        if self.paces.get(agent) == Some(&Pace::Never) {
-            return;
-        }
-        if ran_ms <= SHORT_MS && suits(config, agent) {
-            if !self.paces.contains_key(agent) {
-                self.paces.insert(agent.clone(), Pace::Short);
+        match self.paces.get_mut(agent) {
+            Some(Pace::Never) => {}
+            _ if ran_ms > SHORT_MS => drop(self.paces.remove(agent)),
+            Some(Pace::Short(takes)) => *takes = (*takes * 3 + ran_ms * 1000) / 4,
+            None if suits(config, agent) => {
+                self.paces.insert(agent.clone(), Pace::Short(ran_ms * 1000));
             }
-        } else {
-            self.paces.remove(agent);
+            None => {}
         }
     }
 
@@ -76,13 +77,20 @@ impl Ahead {
         self.paces.insert(agent, Pace::Never);
     }
 
-    /// How many may be prepared beyond the slots there are: three for each. Where there are many more
-    /// slots than processors, there is always another one to go on with.
+    /// How many may be prepared beyond the slots there are: a few for each, so that the last of them
+    /// still has its turn in time. Where there are many more slots than processors, there is always
+    /// another one to go on with.
     pub fn most(&self, slots: usize) -> usize {
         if slots > 2 * self.processors {
             return 0;
         }
-        (3 * slots).min(MOST)
+        let takes = self.paces.values().filter_map(|pace| match pace {
+            Pace::Short(takes) => Some((*takes).max(1000)),
+            Pace::Never => None,
+        });
+        let for_slot = takes.max().map_or(0, |takes| WORK_MS * 1000 / takes);
+        let for_slot = usize::try_from(for_slot.min(MOST_FOR_SLOT)).unwrap_or_default();
+        (slots * for_slot).min(MOST)
     }
 }
 
@@ -148,20 +156,34 @@ mod tests {
     }
 
     #[test]
-    fn three_for_each_slot_but_not_too_many() {
-        for (slots, processors, most) in [
-            (1, 1, 3),
-            (2, 1, 6),
-            (3, 1, 0),
-            (4, 2, 12),
-            (5, 2, 0),
-            (20, 64, MOST),
+    fn as_many_as_have_their_turn_in_time_but_not_too_many() {
+        let config =
+            config("[specialists.'@a']\ncommand = ['a']\n[specialists.'@b']\ncommand = ['b']\n");
+        let [a, b] = ["@a", "@b"].map(|name| AgentName::parse(name).unwrap());
+        for (slots, processors, took_ms, most) in [
+            (1, 1, 0, 8),
+            (2, 1, 1, 16),
+            (3, 1, 1, 0),
+            (4, 2, 1, MOST),
+            (2, 2, 5, 8),
+            (2, 2, SHORT_MS, 2),
         ] {
+            let mut ahead = Ahead::new(processors);
+            assert_eq!(ahead.most(slots), 0, "nothing is known");
+            ahead.ended(&a, took_ms, &config);
             assert_eq!(
-                Ahead::new(processors).most(slots),
+                ahead.most(slots),
                 most,
-                "{slots} on {processors}"
+                "{slots} on {processors}, {took_ms} ms"
             );
+            ahead.ended(&b, SHORT_MS, &config);
+            let slowest = if most == 0 { 0 } else { slots };
+            assert_eq!(ahead.most(slots), slowest, "the slower ones count");
+        }
+        let mut ahead = Ahead::new(1);
+        for (ran_ms, most) in [(1, 8), (17, 4), (1, 6), (1, 7), (1, 8)] {
+            ahead.ended(&a, ran_ms, &config);
+            assert_eq!(ahead.most(1), most, "after {ran_ms} ms");
         }
     }
 }
