@@ -166,6 +166,11 @@ pub fn finish(world: &World, running: Running, end: End) {
             }
         }
     }
+    if matches!(verdict, Verdict::Held { .. }) {
+        // Before anything else: those that wait for their turn would use up what is short. A keeper
+        // that can't be told is gone, and starts none of them.
+        let _ = world.keeper().give_back();
+    }
     let (verdict, gates) = pass_gates(world, &running, verdict, &facts);
     let keep_stdout = !matches!(verdict, Verdict::Completed(_) | Verdict::Held { .. });
     if printed

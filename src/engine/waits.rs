@@ -29,6 +29,8 @@ impl Engine {
             let agent = parked.agent.clone();
             self.schedule
                 .hold(&agent, until, || Self::limits_of(&config, &agent));
+            // One that asks for a pause is asked one at a time whether it goes on.
+            self.ahead.refused(agent);
         }
         let due_now = parked.due_ms.is_some_and(|due| due <= now);
         let on = parked.on;

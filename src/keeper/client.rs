@@ -106,6 +106,14 @@ impl Client {
         self.takes_turns
     }
 
+    /// Asks for all back that wait for their turn.
+    pub fn give_back(&self) -> io::Result<()> {
+        if !self.takes_turns {
+            return Ok(());
+        }
+        self.send(&Order::GiveBack, &[])
+    }
+
     pub fn start(&self, launch: Launch) -> io::Result<()> {
         self.give(launch, false)
     }

@@ -304,6 +304,7 @@ impl Server {
             Order::End { key, why, grace_ms } => self.books.end(&key, why, grace_ms, now),
             Order::Forget { key } => self.books.forget(&key),
             Order::Inventory => self.books.inventory(),
+            Order::GiveBack => self.books.give_all_back(),
             Order::Usage { key } => self.books.usage(key),
             Order::Hello { .. } => {}
         }

@@ -154,6 +154,13 @@ impl Books {
         self.waiting.front().map(|it| it.until)
     }
 
+    /// Gives back all of them.
+    pub fn give_all_back(&mut self) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.give_back(waiting.start.key, "it was asked for");
+        }
+    }
+
     /// Gives back those that have waited for too long.
     pub fn give_back_until(&mut self, now: u64) {
         while self.patience_ends().is_some_and(|until| until <= now)

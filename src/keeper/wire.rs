@@ -195,6 +195,8 @@ pub enum Order {
         key: Key,
     },
     Inventory,
+    /// Gives back all that wait for their turn. Only for a keeper that has turns.
+    GiveBack,
     Usage {
         key: Key,
     },
@@ -308,6 +310,7 @@ mod tests {
                 r#"{"forget":{"key":{"id":"x","attempt":2}}}"#,
             ),
             (Order::Inventory, r#""inventory""#),
+            (Order::GiveBack, r#""give_back""#),
             (
                 Order::Usage { key: key() },
                 r#"{"usage":{"key":{"id":"x","attempt":2}}}"#,

@@ -24,7 +24,7 @@ const MOST: usize = 32;
 enum Pace {
     /// Its last attempt was short; what they take, in microseconds, smoothed.
     Short(u64),
-    /// Its requests are of a kind that can't be prepared.
+    /// Its requests are of a kind that can't be prepared, or it has asked for a pause.
     Never,
 }
 
@@ -72,7 +72,8 @@ impl Ahead {
         }
     }
 
-    /// One of its requests could not be prepared, so the next ones could hardly be either.
+    /// One of its requests could not be prepared, so the next ones could hardly be either; or the
+    /// next ones may have to wait, and only an outcome tells.
     pub fn refused(&mut self, agent: AgentName) {
         self.paces.insert(agent, Pace::Never);
     }

@@ -176,3 +176,37 @@ fn what_waits_behind_short_ones_can_be_cancelled_deleted_and_edited() {
     assert_eq!(daemon.terminate(), Some(0));
     root.assert_audit_is_sound();
 }
+
+#[test]
+fn a_specialist_that_asks_for_a_pause_gets_it_and_is_not_given_ahead_any_more() {
+    const HANDOFFS: usize = 60;
+    let root = root(1);
+    // From its tenth run on it wants to be left alone.
+    let script = format!(
+        "{QUICK}\n[ $(wc -l <runs) -ge 10 ] && echo '{{\"retry_after_seconds\": 600}}'\nexit 0\n"
+    );
+    fs::write(root.path("quick.sh"), script).unwrap();
+    let daemon = start(&root);
+    for n in 0..HANDOFFS {
+        root.drop_request(&format!("p{n:02}"), &quick());
+    }
+    wait_until("the hold to be known", || {
+        root.log().contains("INFO waiting handoff_id").then_some(())
+    });
+    assert!(given_ahead(&root) > 0, "none was given ahead");
+    // Whatever was on its way when it asked has come to its end.
+    wait_until("nothing in progress", || {
+        root.names("handoffs/in-progress").is_empty().then_some(())
+    });
+    wait_until("what was given ahead is back", || {
+        root.names(".handoffd/tmp").is_empty().then_some(())
+    });
+    let ran = runs(&root).len();
+    let left = root.names("handoffs/pending").len();
+    assert!(left > 0, "all ran, although it had asked for a pause");
+    // Those that ran after it are held as well, and not failed.
+    assert_eq!(root.names("handoffs/waiting").len() + left, HANDOFFS - 9);
+    assert!(root.names("handoffs/failed").is_empty());
+    assert_eq!(daemon.terminate(), Some(0));
+    assert_eq!(runs(&root).len(), ran, "nothing ran in the pause");
+}

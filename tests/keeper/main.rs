@@ -62,6 +62,7 @@ in_both_ways! {
         one_that_is_given_ahead_starts_when_another_ends
         no_more_are_alive_than_may_be
         one_whose_turn_does_not_come_is_given_back
+        all_are_given_back_when_that_is_asked_for
         one_whose_file_is_another_by_then_is_given_back
         those_of_a_daemon_that_is_gone_never_start
         a_newer_daemon_does_not_get_what_an_older_gave_ahead;

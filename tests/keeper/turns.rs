@@ -135,6 +135,28 @@ pub fn one_whose_turn_does_not_come_is_given_back(bench: &Bench) {
     assert!(daemon.held("x").is_none() && is_untouched(bench, "x"));
 }
 
+pub fn all_are_given_back_when_that_is_asked_for(bench: &Bench) {
+    let daemon = bench.connect();
+    daemon
+        .client
+        .start(bench.script("first", UNTIL_GO))
+        .unwrap();
+    for id in ["x", "y"] {
+        daemon
+            .client
+            .start_quietly(ahead(bench, id, 1, FAR))
+            .unwrap();
+    }
+    daemon.client.give_back().unwrap();
+    for id in ["x", "y"] {
+        assert_eq!(returned(&daemon, id), "it was asked for");
+    }
+    fs::write(bench.path("go"), "").unwrap();
+    daemon.ended("first");
+    assert_eq!(daemon.inventory().len(), 1);
+    assert!(is_untouched(bench, "x") && is_untouched(bench, "y"));
+}
+
 pub fn one_whose_file_is_another_by_then_is_given_back(bench: &Bench) {
     let daemon = bench.connect();
     daemon
