@@ -255,6 +255,14 @@ impl Engine {
         self.on_launched(running);
     }
 
+    /// Nothing new is to start: what waits for its turn is asked for.
+    pub(super) fn ask_back(&self) {
+        if !self.world.ahead.lock().is_empty() {
+            // A keeper that can't be told is gone, and starts none of them.
+            self.actors.run(|world| drop(world.keeper().give_back()));
+        }
+    }
+
     /// One that was given ahead comes back.
     pub(super) fn on_returned(&mut self, key: &Key, why: &str) {
         let Some(prepared) = self.world.ahead.take(key) else {

@@ -423,6 +423,9 @@ impl Engine {
             format!("nothing can be written ({trouble}): no new attempts until that is mended")
         });
         self.trouble = trouble;
+        if self.trouble.is_some() {
+            self.ask_back();
+        }
         self.problem("disk", text);
     }
 

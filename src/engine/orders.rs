@@ -259,6 +259,7 @@ impl Engine {
         } else {
             Stopping::Finish
         });
+        self.ask_back();
         let now = self.now_ms();
         let grace = attempt::ms(self.world.config().daemon.shutdown_grace);
         self.dismiss_idle();
@@ -304,6 +305,7 @@ impl Engine {
 
     fn end_now(&mut self) {
         self.stopping = Some(Stopping::Ending);
+        self.ask_back();
         let ids: Vec<String> = self.running.keys().cloned().collect();
         for id in ids {
             self.end(&id, Why::Stop, Some(0));

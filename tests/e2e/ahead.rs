@@ -210,3 +210,33 @@ fn a_specialist_that_asks_for_a_pause_gets_it_and_is_not_given_ahead_any_more() 
     assert_eq!(daemon.terminate(), Some(0));
     assert_eq!(runs(&root).len(), ran, "nothing ran in the pause");
 }
+
+#[test]
+fn a_stop_in_the_middle_leaves_the_rest_where_it_was_dropped() {
+    const HANDOFFS: usize = 150;
+    let root = root(2);
+    let ids: Vec<String> = (0..HANDOFFS).map(|n| format!("s{n:03}")).collect();
+    for id in &ids {
+        root.drop_request(id, &quick());
+    }
+    for _ in 0..3 {
+        let daemon = start(&root);
+        let least = (ended(&root) + 15).min(HANDOFFS);
+        wait_until("some of them", || (ended(&root) >= least).then_some(()));
+        assert_eq!(daemon.terminate(), Some(0));
+        assert!(root.names("handoffs/in-progress").is_empty());
+        assert!(root.names(".handoffd/tmp").is_empty());
+        let left = root.names("handoffs/pending").len();
+        assert_eq!(left + ended(&root), HANDOFFS);
+    }
+    assert!(given_ahead(&root) > 0, "none was given ahead");
+    let daemon = start(&root);
+    for id in &ids {
+        let record = root.completed(id);
+        let attempts = record["handoffd"]["attempts"].as_array().unwrap();
+        assert_eq!(attempts.len(), 1, "{record:#}");
+    }
+    assert_eq!(runs(&root).len(), HANDOFFS);
+    assert_eq!(daemon.terminate(), Some(0));
+    root.assert_audit_is_sound();
+}
