@@ -169,13 +169,14 @@ pub struct Engine {
     readers: Workers,
     /// Launches, outcomes, commands.
     actors: Workers,
+    /// Launches that are given ahead: one thread, so that they come to the keeper in their order.
+    preparers: Workers,
     /// Outcomes whose gates run commands, which may take their time.
     slow: Workers,
     /// Commands that tell people; may take their time.
     people: notify::People,
     /// What this turn of the loop gives to the actors, at its end.
     launches: Vec<Job>,
-    /// Launches that nothing waits for: one thread is enough for all.
     preparations: Vec<Job>,
     finishes: Vec<Job>,
     watcher: Arc<Watcher>,
@@ -434,7 +435,8 @@ impl Engine {
         let launches = std::mem::take(&mut self.launches);
         let finishes = std::mem::take(&mut self.finishes);
         let preparations = std::mem::take(&mut self.preparations);
-        self.actors.run_pairs(launches, finishes, preparations);
+        self.actors.run_pairs(launches, finishes);
+        self.preparers.run_pairs(preparations, Vec::new());
     }
 
     /// What the keeper is to forget goes with the next launch, or alone when there is none.

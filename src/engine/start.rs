@@ -284,6 +284,7 @@ fn build(
         world: Arc::clone(world),
         readers: Workers::start(world, "read", 2).map_err(&threads)?,
         actors: Workers::start(world, "act", 4).map_err(&threads)?,
+        preparers: Workers::start(world, "ahead", 1).map_err(&threads)?,
         slow: Workers::start(world, "slow", 4).map_err(&threads)?,
         people: super::notify::People::start(world).map_err(&threads)?,
         launches: Vec::new(),

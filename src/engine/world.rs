@@ -307,11 +307,11 @@ impl Workers {
         self.queue.arrived.notify_one();
     }
 
-    /// Has pairs of jobs done, `first` before `second`, then the `rest`. One thread is woken, and
-    /// wakes the next while there is more to do: those that would find nothing sleep on.
-    pub fn run_pairs(&self, first: Vec<Job>, second: Vec<Job>, rest: Vec<Job>) {
+    /// Has pairs of jobs done, `first` before `second`. One thread is woken, and wakes the next while
+    /// there is more to do: those that would find nothing sleep on.
+    pub fn run_pairs(&self, first: Vec<Job>, second: Vec<Job>) {
         let pairs = first.len().max(second.len());
-        if pairs == 0 && rest.is_empty() {
+        if pairs == 0 {
             return;
         }
         let (mut first, mut second) = (first.into_iter(), second.into_iter());
@@ -320,7 +320,6 @@ impl Workers {
             jobs.waiting.extend(first.next());
             jobs.waiting.extend(second.next());
         }
-        jobs.waiting.extend(rest);
         drop(jobs);
         self.queue.arrived.notify_one();
     }
