@@ -44,6 +44,14 @@ fn ahead(bench: &Bench, id: &str, at_most: usize, patience_ms: u64) -> Launch {
     launch
 }
 
+/// A daemon whose only slot is taken by `first`, until the file `go` is there.
+fn with_one_that_runs(bench: &Bench) -> Daemon {
+    let daemon = bench.connect();
+    let first = bench.script("first", UNTIL_GO);
+    daemon.client.start(first).unwrap();
+    daemon
+}
+
 fn begun(daemon: &Daemon, id: &str) -> (Wall, u64, i64) {
     daemon.find(&format!("the turn of {id}"), |report| match report {
         Report::Begun {
@@ -72,11 +80,7 @@ fn is_untouched(bench: &Bench, id: &str) -> bool {
 }
 
 pub fn one_that_is_given_ahead_starts_when_another_ends(bench: &Bench) {
-    let daemon = bench.connect();
-    daemon
-        .client
-        .start(bench.script("first", UNTIL_GO))
-        .unwrap();
+    let daemon = with_one_that_runs(bench);
     bench.pid_in("ready");
     daemon
         .client
@@ -119,11 +123,7 @@ pub fn no_more_are_alive_than_may_be(bench: &Bench) {
 }
 
 pub fn one_whose_turn_does_not_come_is_given_back(bench: &Bench) {
-    let daemon = bench.connect();
-    daemon
-        .client
-        .start(bench.script("first", UNTIL_GO))
-        .unwrap();
+    let daemon = with_one_that_runs(bench);
     daemon
         .client
         .start_quietly(ahead(bench, "x", 1, 30))
@@ -136,11 +136,7 @@ pub fn one_whose_turn_does_not_come_is_given_back(bench: &Bench) {
 }
 
 pub fn all_are_given_back_when_that_is_asked_for(bench: &Bench) {
-    let daemon = bench.connect();
-    daemon
-        .client
-        .start(bench.script("first", UNTIL_GO))
-        .unwrap();
+    let daemon = with_one_that_runs(bench);
     for id in ["x", "y"] {
         daemon
             .client
@@ -158,11 +154,7 @@ pub fn all_are_given_back_when_that_is_asked_for(bench: &Bench) {
 }
 
 pub fn one_whose_file_is_another_by_then_is_given_back(bench: &Bench) {
-    let daemon = bench.connect();
-    daemon
-        .client
-        .start(bench.script("first", UNTIL_GO))
-        .unwrap();
+    let daemon = with_one_that_runs(bench);
     for id in ["changed", "gone", "taken"] {
         daemon
             .client
@@ -185,11 +177,7 @@ pub fn one_whose_file_is_another_by_then_is_given_back(bench: &Bench) {
 }
 
 pub fn those_of_a_daemon_that_is_gone_never_start(bench: &Bench) {
-    let daemon = bench.connect();
-    daemon
-        .client
-        .start(bench.script("first", UNTIL_GO))
-        .unwrap();
+    let daemon = with_one_that_runs(bench);
     daemon
         .client
         .start_quietly(ahead(bench, "x", 1, FAR))
@@ -206,8 +194,7 @@ pub fn those_of_a_daemon_that_is_gone_never_start(bench: &Bench) {
 }
 
 pub fn a_newer_daemon_does_not_get_what_an_older_gave_ahead(bench: &Bench) {
-    let older = bench.connect();
-    older.client.start(bench.script("first", UNTIL_GO)).unwrap();
+    let older = with_one_that_runs(bench);
     older
         .client
         .start_quietly(ahead(bench, "x", 1, FAR))
