@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn take(layout: &Layout, path: &Path, identity: Identity) -> Result<Taken, TakeError> {
-        let spares = Spares::new(&layout.spares());
+        let spares = Spares::new(&layout.spares(), Durability::Full);
         let submitted = Submitted {
             path,
             identity,
@@ -199,7 +199,7 @@ mod tests {
     fn resume(layout: &Layout, identity: Identity) -> Result<Taken, TakeError> {
         from_waiting(
             layout,
-            &Spares::new(&layout.spares()),
+            &Spares::new(&layout.spares(), Durability::Full),
             identity,
             "x",
             b"new",

@@ -63,7 +63,7 @@ impl Committer {
         on_round: Option<OnRound>,
     ) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let (jobs, inbox) = channel();
-        let spares = Spares::new(&layout.spares());
+        let spares = Spares::new(&layout.spares(), durability);
         let told = Told::default();
         let mut worker = Worker {
             layout,

@@ -176,13 +176,23 @@ pub enum Lease {
 /// anything else that the system would not tell. It is given back when `file` is closed, which is
 /// to be soon. (A writer that opens the file in between waits for a few microseconds; the signal
 /// that announces it is ignored by the daemon.)
-#[cfg(target_os = "linux")]
 pub fn try_lease(file: &File, lease: Lease) -> io::Result<()> {
+    set_lease(file, Some(lease))
+}
+
+/// Gives a lease back before its file is closed.
+pub fn give_up_lease(file: &File) -> io::Result<()> {
+    set_lease(file, None)
+}
+
+#[cfg(target_os = "linux")]
+fn set_lease(file: &File, lease: Option<Lease>) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     const F_SETLEASE: libc::c_int = 1024;
     let kind = match lease {
-        Lease::Read => libc::F_RDLCK,
-        Lease::Write => libc::F_WRLCK,
+        Some(Lease::Read) => libc::F_RDLCK,
+        Some(Lease::Write) => libc::F_WRLCK,
+        None => libc::F_UNLCK,
     };
     // SAFETY: fcntl with integer arguments on a descriptor that `file` keeps open.
     match unsafe { libc::fcntl(file.as_raw_fd(), F_SETLEASE, kind) } {
@@ -192,7 +202,7 @@ pub fn try_lease(file: &File, lease: Lease) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn try_lease(_file: &File, _lease: Lease) -> io::Result<()> {
+fn set_lease(_file: &File, _lease: Option<Lease>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -10,9 +10,12 @@
 //! and attributes as a new file would have. Anything else is deleted. They stand in a folder of
 //! their own, which is emptied at every start.
 //!
-//! A file is emptied when it is let go, not when it is used again: ext4 takes a file that was
-//! emptied and written between one open and its close for one that is being replaced, and
-//! writes it out at once at the close, which costs more than all the rest.
+//! Where a power cut is to be survived, a file is emptied first: a record that was not synced yet
+//! may then be short afterwards, as a new file may, but it never holds the bytes of another. That
+//! happens when it is let go, not when it is used again: ext4 takes a file that was emptied and
+//! written between one open and its close for one that is being replaced, and writes it out at
+//! once at the close, which costs more than all the rest. Where no power cut is to be survived,
+//! it is written over as it is, and only cut to its new length.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -20,8 +23,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::durable;
-use crate::spool::look::{Lease, try_lease};
+use crate::durable::{self, Durability};
+use crate::spool::look::{Lease, give_up_lease, try_lease};
 
 /// As many as a few batches may need; the rest is deleted.
 const MOST: usize = 128;
@@ -32,6 +35,7 @@ const LARGEST: u64 = 65_536;
 #[derive(Debug, Clone)]
 pub struct Spares {
     folder: PathBuf,
+    durability: Durability,
     kept: Arc<Mutex<Kept>>,
 }
 
@@ -65,9 +69,10 @@ fn keeps_order(_: &Path) -> bool {
 
 impl Spares {
     /// Keeps spares in `folder`, which must be on the same file system as what is written.
-    pub fn new(folder: &Path) -> Self {
+    pub fn new(folder: &Path, durability: Durability) -> Self {
         Self {
             folder: folder.to_owned(),
+            durability,
             kept: Arc::default(),
         }
     }
@@ -119,17 +124,18 @@ impl Spares {
             }
             spare
         };
-        let emptied = self.open_fit(&spare).and_then(|file| match file {
-            // After a power cut a file that was not synced may then be short, as a new one may,
-            // but it never holds the bytes of another handoff.
-            Some(file) => file.set_len(0).map(|()| true),
-            None => Ok(false),
-        });
-        if !matches!(emptied, Ok(true)) {
+        if self.durability == Durability::Full && !matches!(self.empty(&spare), Ok(true)) {
             return fs::remove_file(&spare);
         }
         self.lock().paths.push(spare);
         Ok(())
+    }
+
+    fn empty(&self, spare: &Path) -> io::Result<bool> {
+        match self.open_fit(spare)? {
+            Some((file, _)) => file.set_len(0).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Writes a temporary file under a name that means nothing.
@@ -162,20 +168,38 @@ impl Spares {
         Ok(file)
     }
 
-    /// A spare that is written to, if there is one. It was found fit when it came; here only
-    /// what may have changed since is looked at.
+    /// A spare that is written to, if there is one.
     fn reuse(&self, bytes: &[u8]) -> Option<(PathBuf, File)> {
-        let spare = self.lock().paths.pop()?;
-        if let Ok(Some(file)) = write_over(&spare, bytes) {
-            return Some((spare, file));
+        loop {
+            let spare = self.lock().paths.pop()?;
+            let written = match self.durability {
+                Durability::Full => write_to_empty(&spare, bytes),
+                Durability::Relaxed => self.write_over(&spare, bytes),
+            };
+            if let Ok(Some(file)) = written {
+                return Some((spare, file));
+            }
+            // Not fit, or gone.
+            let _ = fs::remove_file(&spare);
         }
-        // Not fit, or gone.
-        let _ = fs::remove_file(&spare);
-        None
     }
 
-    /// Opens a spare for writing, if it may be written over.
-    fn open_fit(&self, spare: &Path) -> io::Result<Option<File>> {
+    /// Writes over what a spare still holds; `None` if it may not be written over.
+    fn write_over(&self, spare: &Path, bytes: &[u8]) -> io::Result<Option<File>> {
+        let Some((file, size)) = self.open_fit(spare)? else {
+            return Ok(None);
+        };
+        // Whoever opens it under the name that it gets next must not wait for us.
+        give_up_lease(&file)?;
+        file.write_all_at(bytes, 0)?;
+        if size > bytes.len() as u64 {
+            file.set_len(bytes.len() as u64)?;
+        }
+        Ok(Some(file))
+    }
+
+    /// Opens a spare for writing, if it may be written over, and tells its size.
+    fn open_fit(&self, spare: &Path) -> io::Result<Option<(File, u64)>> {
         let file = open(spare)?;
         let metadata = file.metadata()?;
         let fit = metadata.is_file()
@@ -186,7 +210,7 @@ impl Spares {
             // Granted only while nobody else has it open, be it for reading; and without a second
             // name nobody can open it any more but through here.
             && try_lease(&file, Lease::Write).is_ok();
-        Ok(fit.then_some(file))
+        Ok(fit.then_some((file, metadata.len())))
     }
 }
 
@@ -197,8 +221,9 @@ fn open(spare: &Path) -> io::Result<File> {
         .open(spare)
 }
 
-/// Writes to a spare that is still empty and has one name; `None` for any other.
-fn write_over(spare: &Path, bytes: &[u8]) -> io::Result<Option<File>> {
+/// Writes to a spare that is still empty and has one name; `None` for any other. It was found fit
+/// when it came; here only what may have changed since is looked at.
+fn write_to_empty(spare: &Path, bytes: &[u8]) -> io::Result<Option<File>> {
     let file = open(spare)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.len() > 0 || metadata.nlink() != 1 {
@@ -223,11 +248,13 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
+    const BOTH: [Durability; 2] = [Durability::Full, Durability::Relaxed];
+
     /// Lets a file go and writes another; tells whether the second is the first's inode.
-    fn is_used_again(between: impl FnOnce(&Path) -> Option<File>) -> bool {
+    fn is_used_again(durability: Durability, between: impl FnOnce(&Path) -> Option<File>) -> bool {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let spares = Spares::new(dir.path());
+        let spares = Spares::new(dir.path(), durability);
         drop(spares.write_as(&at("a"), b"a longer content").unwrap());
         let inode = fs::metadata(at("a")).unwrap().ino();
         let _held = between(&at("a"));
@@ -240,41 +267,66 @@ mod tests {
 
     #[test]
     fn a_file_that_is_ours_alone_is_used_again() {
-        assert!(is_used_again(|_| None));
+        for durability in BOTH {
+            assert!(is_used_again(durability, |_| None), "{durability:?}");
+        }
     }
 
     #[test]
     fn a_file_that_somebody_may_see_is_not() {
-        assert!(!is_used_again(|path| File::open(path).ok()), "a reader");
-        assert!(
-            !is_used_again(|path| File::options().append(true).open(path).ok()),
-            "a writer"
-        );
+        for durability in BOTH {
+            let reader = is_used_again(durability, |path| File::open(path).ok());
+            assert!(!reader, "{durability:?}");
+            let writer = is_used_again(durability, |path| {
+                File::options().append(true).open(path).ok()
+            });
+            assert!(!writer, "{durability:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_used_again_has_its_new_content_and_can_be_opened_at_once() {
+        for durability in BOTH {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            let spares = Spares::new(dir.path(), durability);
+            for content in ["the first", "a longer second", "short", "", "a fifth one"] {
+                let held = spares.write_as(&at("x"), content.as_bytes()).unwrap();
+                let other = crate::spool::look::open_quietly(&at("x")).unwrap();
+                assert_eq!(io::read_to_string(other).unwrap(), content);
+                drop(held);
+                spares.let_go(&at("x")).unwrap();
+            }
+        }
     }
 
     #[test]
     fn a_file_of_another_mode_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let spares = Spares::new(dir.path());
-        drop(spares.write_as(&at("a"), b"private").unwrap());
-        fs::set_permissions(at("a"), fs::Permissions::from_mode(0o600)).unwrap();
-        spares.let_go(&at("a")).unwrap();
-        drop(spares.write_as(&at("b"), b"new").unwrap());
-        assert_ne!(fs::metadata(at("b")).unwrap().mode() & 0o777, 0o600);
-        assert!(!at("a").exists());
+        for durability in BOTH {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            let spares = Spares::new(dir.path(), durability);
+            drop(spares.write_as(&at("a"), b"private").unwrap());
+            fs::set_permissions(at("a"), fs::Permissions::from_mode(0o600)).unwrap();
+            spares.let_go(&at("a")).unwrap();
+            drop(spares.write_as(&at("b"), b"new").unwrap());
+            assert_ne!(fs::metadata(at("b")).unwrap().mode() & 0o777, 0o600);
+            assert!(!at("a").exists());
+        }
     }
 
     #[test]
     fn a_second_name_keeps_its_bytes() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let spares = Spares::new(dir.path());
-        drop(spares.write_as(&at("a"), b"kept").unwrap());
-        fs::hard_link(at("a"), at("link")).unwrap();
-        spares.let_go(&at("a")).unwrap();
-        drop(spares.write_as(&at("b"), b"new").unwrap());
-        assert_eq!(fs::read(at("link")).unwrap(), b"kept");
-        assert_eq!(fs::read(at("b")).unwrap(), b"new");
+        for durability in BOTH {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            let spares = Spares::new(dir.path(), durability);
+            drop(spares.write_as(&at("a"), b"kept").unwrap());
+            fs::hard_link(at("a"), at("link")).unwrap();
+            spares.let_go(&at("a")).unwrap();
+            drop(spares.write_as(&at("b"), b"new").unwrap());
+            assert_eq!(fs::read(at("link")).unwrap(), b"kept");
+            assert_eq!(fs::read(at("b")).unwrap(), b"new");
+        }
     }
 }
