@@ -118,7 +118,7 @@ fn is_live(layout: &Layout, id: &str, attempt: u32) -> bool {
 /// The log that was put away, or the file that the attempt writes to, or wrote to if no daemon has
 /// judged it since.
 fn open(layout: &Layout, id: &str, attempt: u32, is_judged: bool) -> io::Result<File> {
-    let paths = AttemptPaths::new(layout.run(), layout.logs(), id, attempt);
+    let paths = AttemptPaths::new(layout.left_behind(), id, attempt);
     match File::open(paths.log()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             File::open(slot_path(layout, id, attempt, is_judged).ok_or(error)?)

@@ -233,7 +233,7 @@ impl World {
     }
 
     pub fn paths(&self, id: &str, attempt: u32) -> AttemptPaths {
-        let paths = AttemptPaths::new(self.layout.run(), self.layout.logs(), id, attempt);
+        let paths = AttemptPaths::new(self.layout.left_behind(), id, attempt);
         if !self.homes.load(Ordering::SeqCst) {
             return paths;
         }

@@ -47,6 +47,7 @@ pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64
     let stderr_size = size(&stderr);
     // A crash may have come after the log was put away.
     let (log, log_size) = match stderr_size {
+        0 if paths.has_no_log() => (stderr, 0),
         0 => {
             let log = paths.log();
             let size = size(&log);
@@ -55,7 +56,11 @@ pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64
         _ => (stderr, stderr_size),
     };
     Collected {
-        result_file: read_result(&paths.result(), max_output),
+        result_file: if paths.left_nothing() {
+            Output::Nothing
+        } else {
+            read_result(&paths.result(), max_output)
+        },
         stdout: match stdout_size {
             Ok(1..) => read_output(&stdout, max_output),
             _ => Output::Nothing,
@@ -189,6 +194,9 @@ fn copy_end(from: &Path, to: &Path, most: u64) -> io::Result<()> {
 
 /// Removes what only the running attempt needed.
 pub fn clean(paths: &AttemptPaths) {
+    if paths.left_nothing() {
+        return;
+    }
     for path in [paths.result(), paths.heartbeat()] {
         match fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_dir() => drop(fs::remove_dir_all(path)),
@@ -244,14 +252,21 @@ pub fn cap_log(path: &Path, cap: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spool::look::names::Names;
     use std::io::Write;
     use std::os::unix::fs::symlink;
+    use std::sync::Arc;
+
+    fn paths_in(folder: &Path) -> AttemptPaths {
+        let names = Arc::new(Names::new(folder.to_owned()));
+        AttemptPaths::new((&names, &names), "x", 1)
+    }
 
     #[test]
     fn what_was_left_is_read_and_the_log_is_put_away() {
         let dir = tempfile::tempdir().unwrap();
         let slots = Slots::new(dir.path());
-        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
+        let paths = paths_in(dir.path());
         let mut slot = slots.acquire().unwrap();
         slot.stdout.write_all(b"hello").unwrap();
         slot.stderr.write_all(b"first\nlast words\n").unwrap();
@@ -273,7 +288,7 @@ mod tests {
     fn a_flood_shows_also_after_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let slots = Slots::new(dir.path());
-        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
+        let paths = paths_in(dir.path());
         let mut slot = slots.acquire().unwrap();
         slot.stdout.write_all(&[b'x'; 1000]).unwrap();
         let heard = || collect(&slots, slot.number, &paths, 1000).heard;
@@ -286,7 +301,7 @@ mod tests {
     fn of_a_flood_only_the_end_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let slots = Slots::new(dir.path());
-        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
+        let paths = paths_in(dir.path());
         let mut slot = slots.acquire().unwrap();
         for file in [&mut slot.stdout, &mut slot.stderr] {
             file.write_all(&[b'x'; 10_000]).unwrap();
@@ -302,7 +317,7 @@ mod tests {
     #[test]
     fn a_result_above_the_limit_is_not_called_broken() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
+        let paths = paths_in(dir.path());
         fs::write(paths.result(), r#"{"summary":"long"}"#).unwrap();
         assert_eq!(read_result(&paths.result(), 10), Output::TooLarge);
         assert!(!has_whole_result(&paths, 10));
@@ -311,7 +326,7 @@ mod tests {
     #[test]
     fn a_link_at_the_results_place_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = AttemptPaths::new(&dir.path().into(), &dir.path().into(), "x", 1);
+        let paths = paths_in(dir.path());
         symlink("/etc/passwd", paths.result()).unwrap();
         assert!(matches!(
             read_result(&paths.result(), 100_000),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::config::Specialist;
 use crate::protocol::name::below;
+use crate::spool::look::names::Names;
 
 /// Of the daemon's own environment, what every specialist may see.
 pub(super) const PASSED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
@@ -16,12 +17,16 @@ pub(super) const PASSED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "U
 /// The variable that says until when an attempt may run.
 pub const DEADLINE: &str = "HANDOFF_DEADLINE";
 
+const RESULT: &str = ".result";
+const BEAT: &str = ".beat";
+const LOG: &str = ".log";
+
 /// Where an attempt's files stand, by id and attempt. Most of them are never there, so their paths
 /// are put together when they are asked for.
 #[derive(Debug, Clone)]
 pub struct AttemptPaths {
-    run: Arc<Path>,
-    logs: Arc<Path>,
+    run: Arc<Names>,
+    logs: Arc<Names>,
     /// `<id>.<attempt>`.
     name: String,
     /// The attempt's own folder, where it has one.
@@ -29,7 +34,7 @@ pub struct AttemptPaths {
 }
 
 impl AttemptPaths {
-    pub fn new(run: &Arc<Path>, logs: &Arc<Path>, id: &str, attempt: u32) -> Self {
+    pub fn new((run, logs): (&Arc<Names>, &Arc<Names>), id: &str, attempt: u32) -> Self {
         Self {
             run: Arc::clone(run),
             logs: Arc::clone(logs),
@@ -50,23 +55,34 @@ impl AttemptPaths {
     pub fn result(&self) -> PathBuf {
         match &self.home {
             Some(home) => home.join("result"),
-            None => below(&self.run, &[&self.name, ".result"]),
+            None => below(self.run.folder(), &[&self.name, RESULT]),
         }
     }
 
     pub fn heartbeat(&self) -> PathBuf {
         match &self.home {
             Some(home) => home.join("heartbeat"),
-            None => below(&self.run, &[&self.name, ".beat"]),
+            None => below(self.run.folder(), &[&self.name, BEAT]),
         }
     }
 
     pub fn log(&self) -> PathBuf {
-        below(&self.logs, &[&self.name, ".log"])
+        below(self.logs.folder(), &[&self.name, LOG])
     }
 
     pub fn kept_stdout(&self) -> PathBuf {
-        below(&self.logs, &[&self.name, ".out"])
+        below(self.logs.folder(), &[&self.name, ".out"])
+    }
+
+    /// Whether it surely has neither a result file nor a heartbeat.
+    pub fn left_nothing(&self) -> bool {
+        let [result, beat] = [RESULT, BEAT].map(|ext| [&self.name, ext].concat());
+        self.home.is_none() && self.run.lack(&[&result, &beat])
+    }
+
+    /// Whether surely no log of it was put away.
+    pub fn has_no_log(&self) -> bool {
+        self.logs.lack(&[&[&self.name, LOG].concat()])
     }
 }
 
@@ -223,12 +239,8 @@ mod tests {
     #[test]
     fn only_what_is_named_is_passed_on() {
         let root = Path::new("/r");
-        let paths = AttemptPaths::new(
-            &Path::new("/r/run").into(),
-            &Path::new("/r/logs").into(),
-            "x",
-            2,
-        );
+        let [run, logs] = ["/r/run", "/r/logs"].map(|folder| Arc::new(Names::new(folder.into())));
+        let paths = AttemptPaths::new((&run, &logs), "x", 2);
         let mut specialist = Specialist {
             pass_env: vec!["KEY".into()],
             ..Specialist::default()

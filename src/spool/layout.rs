@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::below;
+use crate::spool::look::names::Names;
 use crate::store::archive::Archive;
 
 /// The folders are put together once: their paths are needed some thirty times for each handoff.
@@ -22,8 +23,11 @@ struct Folders {
     states: [PathBuf; State::ALL.len()],
     own: PathBuf,
     tmp: PathBuf,
-    run: Arc<Path>,
-    logs: Arc<Path>,
+    run: Arc<Names>,
+    logs: Arc<Names>,
+    /// Of the folders where an id is looked for that hardly change.
+    waiting: Names,
+    failed: Names,
     archive: Archive,
 }
 
@@ -47,8 +51,10 @@ impl Layout {
         Self(Arc::new(Folders {
             states: State::ALL.map(|state| handoffs.join(state.folder())),
             tmp: own.join("tmp"),
-            run: own.join("run").into(),
-            logs: own.join("logs").into(),
+            run: Arc::new(Names::new(own.join("run"))),
+            logs: Arc::new(Names::new(own.join("logs"))),
+            waiting: Names::new(handoffs.join(State::Waiting.folder())),
+            failed: Names::new(handoffs.join(State::Failed.folder())),
             archive: Archive::new(&root.join("archive")),
             root: root.to_owned(),
             handoffs,
@@ -92,12 +98,17 @@ impl Layout {
         &self.0.tmp
     }
 
-    pub fn run(&self) -> &Arc<Path> {
-        &self.0.run
+    pub fn run(&self) -> &Path {
+        self.0.run.folder()
     }
 
-    pub fn logs(&self) -> &Arc<Path> {
-        &self.0.logs
+    pub fn logs(&self) -> &Path {
+        self.0.logs.folder()
+    }
+
+    /// What is in `run/` and `logs/`.
+    pub fn left_behind(&self) -> (&Arc<Names>, &Arc<Names>) {
+        (&self.0.run, &self.0.logs)
     }
 
     pub fn originals(&self) -> PathBuf {
@@ -209,9 +220,19 @@ impl Layout {
     pub fn states_of(&self, id: &str) -> Vec<State> {
         State::ALL
             .into_iter()
-            .filter(|state| *state != State::Pending)
+            .filter(|state| *state != State::Pending && !self.surely_lacks(*state, id, "json"))
             .filter(|state| fs::symlink_metadata(self.record(*state, id)).is_ok())
             .collect()
+    }
+
+    /// Whether there is no need to look there for this id.
+    fn surely_lacks(&self, state: State, id: &str, ext: &str) -> bool {
+        let names = match state {
+            State::Waiting => &self.0.waiting,
+            State::Failed => &self.0.failed,
+            _ => return false,
+        };
+        names.lack(&[&format!("{id}.{ext}")])
     }
 
     /// The state in which this id was packed, if it was.
@@ -221,9 +242,13 @@ impl Layout {
 
     /// Whether the id may not be given to anything new.
     pub fn is_taken(&self, id: &str) -> bool {
-        !self.states_of(id).is_empty()
-            || fs::symlink_metadata(below(self.state(State::Failed), &[id, ".rejected"])).is_ok()
-            || self.archived(id).is_some()
+        !self.states_of(id).is_empty() || self.is_rejected(id) || self.archived(id).is_some()
+    }
+
+    /// Whether bytes of this name were refused.
+    fn is_rejected(&self, id: &str) -> bool {
+        let bytes = below(self.state(State::Failed), &[id, ".rejected"]);
+        !self.surely_lacks(State::Failed, id, "rejected") && fs::symlink_metadata(&bytes).is_ok()
     }
 
     /// The submission of this id in `pending/`, whatever its extension.

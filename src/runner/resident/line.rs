@@ -109,8 +109,10 @@ fn quoted(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::runner::launch::AttemptPaths;
+    use crate::spool::look::names::Names;
     use serde_json::json;
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
 
     #[test]
     fn a_handoff_is_one_line_whatever_its_record_holds() {
@@ -120,7 +122,8 @@ mod tests {
             "exact".to_owned(),
             serde_json::from_str("12345678901234567890123").unwrap(),
         );
-        let paths = AttemptPaths::new(&Path::new("/r").into(), &Path::new("/l").into(), "x", 2);
+        let names = Arc::new(Names::new("/r/.handoffd/run".into()));
+        let paths = AttemptPaths::new((&names, &names), "x", 2);
         let briefing = Briefing {
             id: "x",
             key: None,
