@@ -93,6 +93,8 @@ impl Server {
         loop {
             let now = clock::boot_ms();
             self.books.reap(now);
+            // Before what has come is read: a slot that is free now is not to wait for that.
+            self.take_turns();
             self.take_orders(now);
             self.take_turns();
             self.books.tick(now);
