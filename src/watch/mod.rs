@@ -215,12 +215,12 @@ fn handler(
 
 /// How often events are counted, also while they gather, how many then are many, and how many
 /// times in a row that makes a flood.
-const COUNTED: Duration = Duration::from_millis(1);
+const COUNTED: Duration = Duration::from_millis(3);
 const COUNTED_IN_FLOOD: Duration = Duration::from_micros(200);
 const MANY: u32 = 2;
 const FLOOD: u32 = 4;
 /// How long events gather in the kernel during a flood before the next are taken.
-const GATHER: Duration = Duration::from_millis(3);
+const GATHER: Duration = Duration::from_millis(4);
 
 /// Pauses while events come in a flood, which may be the daemon's own doing (every file that it
 /// opens or takes away is told of): the kernel then gives many of them at once, instead of waking
