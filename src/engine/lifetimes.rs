@@ -202,8 +202,12 @@ impl Engine {
         if !config.gates.is_empty() && tasks::task_of(&running.record).is_some() {
             return self.slow.run(move |world| finish(world, running, end));
         }
-        self.finishes
-            .push(Box::new(move |world| finish(world, running, end)));
+        let jobs = if self.ahead.may(&running.agent) {
+            &mut self.quick
+        } else {
+            &mut self.finishes
+        };
+        jobs.push(Box::new(move |world| finish(world, running, end)));
     }
 
     /// Has attempts judged that ended while no daemon ran: a few at a time, because what is new

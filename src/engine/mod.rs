@@ -179,6 +179,8 @@ pub struct Engine {
     launches: Vec<Job>,
     preparations: Vec<Job>,
     finishes: Vec<Job>,
+    /// Of those, what judges short attempts.
+    quick: Vec<Job>,
     watcher: Arc<Watcher>,
     scanner: Arc<Mutex<Scanner>>,
     schedule: Schedule,
@@ -435,7 +437,9 @@ impl Engine {
         let launches = std::mem::take(&mut self.launches);
         let finishes = std::mem::take(&mut self.finishes);
         let preparations = std::mem::take(&mut self.preparations);
+        let quick = std::mem::take(&mut self.quick);
         self.actors.run_pairs(launches, finishes);
+        self.actors.run_quick(quick);
         self.preparers.run_pairs(preparations, Vec::new());
     }
 

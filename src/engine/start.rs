@@ -290,6 +290,7 @@ fn build(
         launches: Vec::new(),
         preparations: Vec::new(),
         finishes: Vec::new(),
+        quick: Vec::new(),
         watcher: Arc::new(watcher),
         scanner: Arc::new(Mutex::default()),
         schedule: Schedule::new(config.daemon.max_concurrent),
