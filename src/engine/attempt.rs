@@ -15,6 +15,7 @@ use crate::policy::judge::Exit;
 use crate::protocol::agent::AgentName;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
+use crate::protocol::request::Request;
 use crate::runner::resident::wires::Wire;
 use crate::runner::vitals::{VitalLimits, Vitals};
 use crate::spool::look::Identity;
@@ -49,6 +50,8 @@ pub struct Running {
     pub record: Record,
     /// The record's file, to notice if somebody touches it.
     pub identity: Option<Identity>,
+    /// What the record asks for.
+    pub request: Arc<Request>,
     pub agent: AgentName,
     pub terms: Terms,
     /// Where it prints to; [`NO_SLOT`] for one that a resident process does.

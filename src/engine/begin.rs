@@ -2,6 +2,7 @@
 //! keeper or a resident process has it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(5);
 /// A record that is to be claimed for its next attempt.
 pub struct Start<'a> {
     pub record: Record,
-    pub request: &'a Request,
+    pub request: &'a Arc<Request>,
     pub from: State,
     /// The producer's file, if it is still that.
     pub submission: Option<&'a Path>,
@@ -93,6 +94,7 @@ pub fn ready<'a>(
         key: Key::new(id, attempt),
         record,
         identity: None,
+        request: Arc::clone(request),
         agent: request.agent.clone(),
         terms: Terms::of(request, Some(specialist), config),
         slot: slot.as_ref().map_or(NO_SLOT, |slot| slot.number),

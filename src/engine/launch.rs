@@ -1,6 +1,7 @@
 //! Launching: the job that claims a record and gives its next attempt to the keeper.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -80,7 +81,7 @@ fn from_pending(
                 && !submission.taken
                 && submission.plan(request, &config, world.now()) == Plan::Run =>
         {
-            request.clone()
+            request
         }
         _ => return Err(again(NotLaunched::LookAgain)),
     };
@@ -90,7 +91,7 @@ fn from_pending(
         meta: Meta::default(),
     };
     let (_, holder) = View::of_document(&submission.doc).holder("expected_output");
-    if let Err(told) = prepare(world, &mut probe, &request, holder) {
+    if let Err(told) = prepare(world, &mut probe, request, holder) {
         divert(
             world,
             OsStr::new(&name),
@@ -106,8 +107,10 @@ fn from_pending(
         sha256,
         syntax,
         receipt,
+        request,
         ..
     } = *submission;
+    let request = Arc::new(request.map_err(|_| again(NotLaunched::LookAgain))?);
     let mut record = Record::admit(doc, id, Some(sha256));
     record.meta.destination = probe.meta.destination;
     if let Some(receipt) = receipt {
@@ -173,6 +176,7 @@ fn from_waiting(world: &World, id: &str, post: Option<Post>) -> Launched {
                 return Err(again(NotLaunched::Refused));
             }
             Ok(None) => {
+                let request = Arc::new(request);
                 let start = Start {
                     record,
                     request: &request,

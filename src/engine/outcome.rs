@@ -1,6 +1,7 @@
 //! Outcomes: the job that judges an attempt whose tree is gone, and has the outcome written.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::attempt::{NO_SLOT, Running};
@@ -20,10 +21,8 @@ use crate::policy::resident::died;
 use crate::policy::verify::Verified;
 use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
-use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
-use crate::protocol::request::Request;
 use crate::protocol::result::Output;
 use crate::runner::collect::{self, Collected, Heard};
 use crate::runner::resident::wires::Answer;
@@ -131,11 +130,12 @@ pub fn finish(world: &World, running: Running, end: End) {
                     judged => judged,
                 }
             }
-            Step::Verify(command, request, success) => {
+            Step::Verify(command, success) => {
                 if let Some(slot) = verified {
                     verify::clean_up(world, &running, slot);
                 }
                 let mut running = running.clone();
+                let request = Arc::clone(&running.request);
                 running.verify = None;
                 let end = work.clone();
                 let started = verify::start(
@@ -286,7 +286,7 @@ pub fn limits(terms: &Terms, max_output: u64) -> Limits {
 enum Step {
     Judged(Box<Verdict>),
     /// The work is delivered; this command is to look at it.
-    Verify(Vec<String>, Box<Request>, Box<Success>),
+    Verify(Vec<String>, Box<Success>),
     Trouble(io::Error),
 }
 
@@ -298,14 +298,8 @@ fn take_delivery(
     said: Option<Verified>,
 ) -> Step {
     let judged = |verdict| Step::Judged(Box::new(verdict));
-    let Ok(stem) = HandoffId::parse_made(&running.key.id) else {
-        return judged(Verdict::Completed(success));
-    };
-    let Ok(request) = Request::from_record(&running.record, &stem) else {
-        return judged(Verdict::Completed(success));
-    };
     let attempt = running.key.attempt;
-    let mut success = match deliver(world, &running.record, &request, attempt, success) {
+    let mut success = match deliver(world, &running.record, &running.request, attempt, success) {
         Ok(success) => success,
         Err(Undelivered::Trouble(error)) => return Step::Trouble(error),
         Err(Undelivered::Wrong(told)) => return judged(Verdict::Failed(*told)),
@@ -315,9 +309,7 @@ fn take_delivery(
         .specialist(&running.agent)
         .and_then(|specialist| specialist.verify.clone());
     match (said, verify) {
-        (None | Some(Verified::Again), Some(command)) => {
-            Step::Verify(command, Box::new(request), Box::new(success))
-        }
+        (None | Some(Verified::Again), Some(command)) => Step::Verify(command, Box::new(success)),
         (None | Some(Verified::Again), None) => judged(Verdict::Completed(success)),
         (Some(Verified::Yes(said)), _) => {
             success.delivered.checked = true;

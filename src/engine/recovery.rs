@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::durable;
 use crate::engine::attempt::{NO_SLOT, Running, Verifying, verify_key};
@@ -434,6 +435,7 @@ fn running(
         verify: None,
         post: None,
         record,
+        request: Arc::new(request),
     })
 }
 
