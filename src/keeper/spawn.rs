@@ -10,7 +10,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
 use std::sync::atomic::AtomicU64;
 
@@ -23,14 +23,10 @@ const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 /// Everything the child needs, in the form in which the system takes it.
 #[derive(Debug)]
 pub struct Command {
-    /// The files to try, in this order; ends with a null, like the next two.
-    tried: Vec<*const libc::c_char>,
-    // These three keep what the pointers point to.
-    _candidates: Vec<CString>,
-    _args: Vec<CString>,
-    _vars: Vec<CString>,
-    argv: Vec<*const libc::c_char>,
-    envp: Vec<*const libc::c_char>,
+    /// The files to try, in this order.
+    tried: Strings,
+    argv: Strings,
+    envp: Strings,
     cwd: CString,
     /// For telling what failed.
     program: OsString,
@@ -42,42 +38,25 @@ pub struct Command {
 
 impl Command {
     pub fn prepare(start: &Start, nofile: Option<libc::rlimit>) -> Result<Self, Failure> {
-        let text = |text: &OsStr| {
-            CString::new(text.as_bytes()).map_err(|_| Failure {
-                errno: libc::EINVAL,
-                what: format!("a zero byte in {}", text.to_string_lossy()),
-            })
-        };
+        let text =
+            |text: &OsStr| CString::new(text.as_bytes()).map_err(|_| zero_in(text.as_bytes()));
         let program = start.argv.first().ok_or_else(|| Failure {
             errno: libc::EINVAL,
             what: "an empty command".to_owned(),
         })?;
-        let mut args = Vec::new();
-        for arg in &start.argv {
-            args.push(text(&arg.0)?);
-        }
-        let mut vars = Vec::new();
-        for (name, value) in &start.env {
-            let pair = [name.0.as_bytes(), b"=", value.0.as_bytes()].concat();
-            vars.push(text(&OsString::from_vec(pair))?);
-        }
+        let args = start.argv.iter().map(|arg| [arg.0.as_bytes(), b"", b""]);
+        let vars = start
+            .env
+            .iter()
+            .map(|(name, value)| [name.0.as_bytes(), b"=", value.0.as_bytes()]);
         let path = start.env.iter().find(|(name, _)| name.0 == "PATH");
         let path = path.map_or(DEFAULT_PATH, |(_, value)| value.0.as_bytes());
-        let mut candidates = Vec::new();
-        for file in look_up(program.0.as_bytes(), path) {
-            candidates.push(text(OsStr::from_bytes(&file))?);
-        }
-        let pointers = |strings: &[CString]| {
-            let ends = [std::ptr::null()];
-            strings.iter().map(|s| s.as_ptr()).chain(ends).collect()
-        };
+        let candidates = look_up(program.0.as_bytes(), path);
+        let candidates = candidates.iter().map(|file| [&**file, b"", b""]);
         Ok(Self {
-            tried: pointers(&candidates),
-            argv: pointers(&args),
-            envp: pointers(&vars),
-            _candidates: candidates,
-            _args: args,
-            _vars: vars,
+            tried: Strings::of(candidates)?,
+            argv: Strings::of(args)?,
+            envp: Strings::of(vars)?,
             cwd: text(&start.cwd.0)?,
             program: program.0.clone(),
             nofile,
@@ -92,9 +71,9 @@ impl Command {
     /// wherever it is moved to.
     fn plan(&self, stdio: [RawFd; 3]) -> Plan {
         Plan {
-            candidates: self.tried.as_ptr(),
-            argv: self.argv.as_ptr(),
-            envp: self.envp.as_ptr(),
+            candidates: self.tried.pointers.as_ptr(),
+            argv: self.argv.pointers.as_ptr(),
+            envp: self.envp.pointers.as_ptr(),
             cwd: self.cwd.as_ptr(),
             nofile: self.nofile,
             stdio,
@@ -118,6 +97,49 @@ impl Command {
             (stage, Some(confine)) => confine.describe(stage),
         };
         Some(Failure { errno, what })
+    }
+}
+
+/// Texts, each with a zero behind it, one after the other in one piece of memory.
+#[derive(Debug)]
+struct Strings {
+    _text: Box<[u8]>,
+    /// Into the text, which stays where it is; ends with a null.
+    pointers: Vec<*const libc::c_char>,
+}
+
+impl Strings {
+    /// Puts each text together from its parts.
+    fn of<'a>(texts: impl Iterator<Item = [&'a [u8]; 3]> + Clone) -> Result<Self, Failure> {
+        let length = |text: [&[u8]; 3]| text.iter().map(|part| part.len()).sum::<usize>() + 1;
+        let mut text = Vec::with_capacity(texts.clone().map(length).sum());
+        let mut begins = Vec::new();
+        for parts in texts {
+            let begin = text.len();
+            for part in parts {
+                text.extend_from_slice(part);
+            }
+            if text[begin..].contains(&0) {
+                return Err(zero_in(&text[begin..]));
+            }
+            text.push(0);
+            begins.push(begin);
+        }
+        let text = text.into_boxed_slice();
+        let pointers = begins
+            .into_iter()
+            .map(|begin| text[begin..].as_ptr().cast());
+        Ok(Self {
+            pointers: pointers.chain([std::ptr::null()]).collect(),
+            _text: text,
+        })
+    }
+}
+
+fn zero_in(text: &[u8]) -> Failure {
+    Failure {
+        errno: libc::EINVAL,
+        what: format!("a zero byte in {}", String::from_utf8_lossy(text)),
     }
 }
 
@@ -235,6 +257,23 @@ pub fn ignore_signals() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CStr;
+
+    #[test]
+    fn texts_stand_one_after_the_other_and_none_holds_a_zero() {
+        let of = |texts: &[[&'static [u8]; 3]]| Strings::of(texts.iter().copied());
+        let strings = of(&[[b"A", b"=", b"1"], [b"", b"", b""], [b"last", b"", b""]]).unwrap();
+        let shown: Vec<&CStr> = strings.pointers[..3]
+            .iter()
+            // SAFETY: each points to a text that ends with a zero.
+            .map(|text| unsafe { CStr::from_ptr(*text) })
+            .collect();
+        assert_eq!(shown, [c"A=1", c"", c"last"]);
+        assert!(strings.pointers[3].is_null());
+        assert!(of(&[]).unwrap().pointers[0].is_null());
+        let refused = of(&[[b"a", b"", b""], [b"B", b"=", b"x\0y"]]).unwrap_err();
+        assert_eq!(refused.errno, libc::EINVAL);
+    }
 
     #[test]
     fn a_command_is_looked_up_like_a_shell_does() {
