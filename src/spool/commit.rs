@@ -211,14 +211,13 @@ impl Worker {
         } else if let Err(error) = self.sync(files, &mut ready) {
             note(error);
         }
-        let mut folders = BTreeSet::new();
         for ((job, _), _) in jobs
             .iter_mut()
             .zip(&ready)
             .zip(&rides)
             .filter(|((job, ready), rides)| **ready && rides.is_none() && job.step < Step::Moved)
         {
-            match self.place(job, &mut folders) {
+            match self.place(job) {
                 Ok(step) => job.step = step,
                 Err(error) => note(self.mend_folders(error)),
             }
@@ -228,10 +227,7 @@ impl Worker {
                 jobs[at].step = Step::Moved;
             }
         }
-        for job in jobs.iter().filter(|job| job.step == Step::Moved) {
-            folders.extend(job.change.folders(&self.layout));
-        }
-        match self.sync_folders(&folders) {
+        match self.sync_folders(jobs) {
             Ok(()) => self.finish(jobs),
             Err(error) => note(error),
         }
@@ -339,7 +335,7 @@ impl Worker {
     }
 
     /// Puts the new content in its place and moves the record on.
-    fn place(&mut self, job: &mut Job, folders: &mut BTreeSet<PathBuf>) -> io::Result<Step> {
+    fn place(&mut self, job: &mut Job) -> io::Result<Step> {
         match &job.change {
             Change::Advance {
                 id,
@@ -376,7 +372,6 @@ impl Worker {
             Change::Reject(rejection) => rejection.place(&self.layout)?,
             Change::Note => {}
         }
-        folders.extend(job.change.folders(&self.layout));
         Ok(Step::Moved)
     }
 
@@ -413,10 +408,15 @@ impl Worker {
         error
     }
 
-    fn sync_folders(&self, folders: &BTreeSet<PathBuf>) -> io::Result<()> {
+    /// Syncs every folder once that a change of this round was made in.
+    fn sync_folders(&self, jobs: &[Job]) -> io::Result<()> {
         if self.durability == Durability::Relaxed {
             return Ok(());
         }
+        let moved = jobs.iter().filter(|job| job.step == Step::Moved);
+        let folders: BTreeSet<PathBuf> = moved
+            .flat_map(|job| job.change.folders(&self.layout))
+            .collect();
         let durability = self.durability;
         let sync = |folder: &PathBuf| -> durable::Sync {
             let folder = folder.clone();

@@ -220,19 +220,22 @@ impl Layout {
     pub fn states_of(&self, id: &str) -> Vec<State> {
         State::ALL
             .into_iter()
-            .filter(|state| *state != State::Pending && !self.surely_lacks(*state, id, "json"))
-            .filter(|state| fs::symlink_metadata(self.record(*state, id)).is_ok())
+            .filter(|state| *state != State::Pending && self.stands_in(*state, id))
             .collect()
     }
 
-    /// Whether there is no need to look there for this id.
-    fn surely_lacks(&self, state: State, id: &str, ext: &str) -> bool {
-        let names = match state {
-            State::Waiting => &self.0.waiting,
-            State::Failed => &self.0.failed,
-            _ => return false,
-        };
-        names.lack(&[&format!("{id}.{ext}")])
+    fn stands_in(&self, state: State, id: &str) -> bool {
+        !self.surely_lacks(state, &[&format!("{id}.json")])
+            && fs::symlink_metadata(self.record(state, id)).is_ok()
+    }
+
+    /// Whether there is no need to look there for any of these names.
+    fn surely_lacks(&self, state: State, names: &[&str]) -> bool {
+        match state {
+            State::Waiting => self.0.waiting.lack(names),
+            State::Failed => self.0.failed.lack(names),
+            _ => false,
+        }
     }
 
     /// The state in which this id was packed, if it was.
@@ -242,13 +245,19 @@ impl Layout {
 
     /// Whether the id may not be given to anything new.
     pub fn is_taken(&self, id: &str) -> bool {
-        !self.states_of(id).is_empty() || self.is_rejected(id) || self.archived(id).is_some()
+        [State::InProgress, State::Waiting, State::Completed]
+            .into_iter()
+            .any(|state| self.stands_in(state, id))
+            || self.has_failed(id)
+            || self.archived(id).is_some()
     }
 
-    /// Whether bytes of this name were refused.
-    fn is_rejected(&self, id: &str) -> bool {
-        let bytes = below(self.state(State::Failed), &[id, ".rejected"]);
-        !self.surely_lacks(State::Failed, id, "rejected") && fs::symlink_metadata(&bytes).is_ok()
+    /// Whether it failed, or bytes of this name were refused.
+    fn has_failed(&self, id: &str) -> bool {
+        let names = [format!("{id}.json"), format!("{id}.rejected")];
+        let is_there =
+            |name: &String| fs::symlink_metadata(self.state(State::Failed).join(name)).is_ok();
+        !self.surely_lacks(State::Failed, &[&names[0], &names[1]]) && names.iter().any(is_there)
     }
 
     /// The submission of this id in `pending/`, whatever its extension.
