@@ -60,6 +60,7 @@ pub mod tasks;
 pub mod users;
 pub mod verify;
 pub mod waits;
+pub mod workers;
 pub mod world;
 
 use std::cmp::Reverse;
@@ -77,7 +78,8 @@ use crate::engine::event::{Event, Folder};
 use crate::engine::kept::Kept;
 use crate::engine::outcome::End;
 use crate::engine::parked::Lot;
-use crate::engine::world::{Job, Workers, World};
+use crate::engine::workers::{Job, Workers};
+use crate::engine::world::World;
 use crate::figures::histogram::Histogram;
 use crate::keeper::wire::{Held, Key};
 use crate::policy::ahead::Ahead;

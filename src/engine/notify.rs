@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::engine::parked::{On, Parked};
-use crate::engine::world::{Workers, World};
+use crate::engine::workers::Workers;
+use crate::engine::world::World;
 use crate::engine::{Engine, packages};
 use crate::protocol::lifecycle::State;
 use crate::runner::command::{self, Call};

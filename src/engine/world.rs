@@ -3,13 +3,12 @@
 //! Jobs run on worker threads and do all file I/O; the loop itself does none. A job gets a
 //! reference to this and reports back with an [`Event`].
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -257,163 +256,5 @@ impl World {
     /// Tells the loop. It may be gone already; then nobody needs to know.
     pub fn tell(&self, event: Event) {
         let _ = self.events.send(event);
-    }
-}
-
-pub type Job = Box<dyn FnOnce(&World) + Send>;
-
-/// How many quick jobs a thread takes at the most.
-const TOGETHER: usize = 4;
-
-/// A few threads that work off jobs in the order they came, and end once this is dropped.
-///
-/// One job wakes one thread at the most. A channel's receiver behind a mutex would wake two: the one that
-/// gets the job, and the next in line for the mutex, only to wait there. And it wakes the one that
-/// worked last, whose memory is still at hand, rather than each in its turn.
-pub struct Workers {
-    queue: Arc<Queue>,
-}
-
-struct Queue {
-    state: Mutex<Jobs>,
-    /// One for each thread.
-    bells: Vec<Condvar>,
-}
-
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Waiting>,
-    /// Threads with nothing to do, the one that worked last at the end.
-    idle: Vec<usize>,
-    closed: bool,
-}
-
-struct Waiting {
-    job: Job,
-    /// Whoever takes it takes the next one too.
-    with_next: bool,
-}
-
-impl Waiting {
-    fn alone(job: Job) -> Self {
-        Self {
-            job,
-            with_next: false,
-        }
-    }
-}
-
-impl Workers {
-    pub fn start(world: &Arc<World>, name: &str, threads: usize) -> std::io::Result<Self> {
-        let workers = Self {
-            queue: Arc::new(Queue {
-                state: Mutex::default(),
-                bells: (0..threads).map(|_| Condvar::new()).collect(),
-            }),
-        };
-        for n in 0..threads {
-            let (queue, world) = (Arc::clone(&workers.queue), Arc::clone(world));
-            std::thread::Builder::new()
-                .name(format!("{name}-{n}"))
-                .spawn(move || {
-                    let mut taken = Vec::new();
-                    while queue.next(n, &mut taken) {
-                        for job in taken.drain(..) {
-                            if catch_unwind(AssertUnwindSafe(|| job(&world))).is_err() {
-                                world.tell(Event::Panicked);
-                            }
-                        }
-                    }
-                })?;
-        }
-        Ok(workers)
-    }
-
-    pub fn run(&self, job: impl FnOnce(&World) + Send + 'static) {
-        let mut jobs = self.queue.lock();
-        jobs.waiting.push_back(Waiting::alone(Box::new(job)));
-        self.queue.wake_one(jobs);
-    }
-
-    /// Has pairs of jobs done, `first` before `second`. One thread is woken, and wakes the next while
-    /// there is more to do: those that would find nothing sleep on.
-    pub fn run_pairs(&self, first: Vec<Job>, second: Vec<Job>) {
-        let pairs = first.len().max(second.len());
-        if pairs == 0 {
-            return;
-        }
-        let (mut first, mut second) = (first.into_iter(), second.into_iter());
-        let mut jobs = self.queue.lock();
-        for _ in 0..pairs {
-            jobs.waiting.extend(first.next().map(Waiting::alone));
-            jobs.waiting.extend(second.next().map(Waiting::alone));
-        }
-        self.queue.wake_one(jobs);
-    }
-
-    /// Has jobs done that take microseconds each: waking a thread for every one of them would cost as
-    /// much as they do, so a thread takes several.
-    pub fn run_quick(&self, quick: Vec<Job>) {
-        let Some(last) = quick.len().checked_sub(1) else {
-            return;
-        };
-        let mut jobs = self.queue.lock();
-        for (at, job) in quick.into_iter().enumerate() {
-            let with_next = at < last && (at + 1) % TOGETHER != 0;
-            jobs.waiting.push_back(Waiting { job, with_next });
-        }
-        self.queue.wake_one(jobs);
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.queue.lock().closed = true;
-        for bell in &self.queue.bells {
-            bell.notify_one();
-        }
-    }
-}
-
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Jobs> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes a thread, if there is one with nothing to do.
-    fn wake_one(&self, mut jobs: MutexGuard<'_, Jobs>) {
-        let idle = jobs.idle.pop();
-        drop(jobs);
-        if let Some(bell) = idle.and_then(|n| self.bells.get(n)) {
-            bell.notify_one();
-        }
-    }
-
-    /// Waits, as thread `n`, for the next job, and those that go with it; `false` when there will
-    /// be none.
-    fn next(&self, n: usize, taken: &mut Vec<Job>) -> bool {
-        let mut jobs = self.lock();
-        loop {
-            match jobs.waiting.pop_front() {
-                Some(Waiting { job, with_next }) => {
-                    taken.push(job);
-                    if with_next {
-                        continue;
-                    }
-                    if !jobs.waiting.is_empty() {
-                        self.wake_one(jobs);
-                    }
-                    return true;
-                }
-                None if jobs.closed => return false,
-                None => {
-                    jobs.idle.push(n);
-                    let woken = self.bells[n].wait(jobs);
-                    jobs = woken.unwrap_or_else(PoisonError::into_inner);
-                    // It may have woken by itself.
-                    jobs.idle.retain(|idle| *idle != n);
-                }
-            }
-        }
     }
 }
