@@ -10,13 +10,14 @@
 //! and attributes as a new file would have. Anything else is deleted. They stand in a folder of
 //! their own, which is emptied at every start.
 //!
-//! Most are written over as they are, and cut to their new length: that costs a tenth of emptying
-//! one and filling it again. But what is shown before it is synced, as a claim is, must not hold the
-//! bytes of another handoff after a power cut; it may be short then, as a new file may. So where
-//! one is to be survived, every second file is emptied for that. It happens when the file is let go,
-//! not when it is used again: ext4 takes a file that was emptied and written between one open and
-//! its close for one that is being replaced, and writes it out at once at the close, which costs
-//! more than all the rest.
+//! Where a power cut is to be survived, a file is emptied first: a record that was not synced yet
+//! may then be short afterwards, as a new file may, but it never holds the bytes of another. That
+//! happens when it is let go, not when it is used again: ext4 takes a file that was emptied and
+//! written between one open and its close for one that is being replaced, and writes it out at
+//! once at the close, which costs more than all the rest. (An outcome is
+//! synced first, but an inode of which a write has failed once, be it its producer's, loses the next
+//! one, too, on ext4, unless it was emptied.) Where no power cut is to be survived, it is written
+//! over as it is, and only cut to its new length.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -42,10 +43,7 @@ pub struct Spares {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// With what they held last, and not looked at since.
-    used: Vec<PathBuf>,
-    /// Found fit, and emptied.
-    emptied: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
     /// Owner, group and mode of a file that was made here.
     like: Option<(u32, u32, u32)>,
     /// Whether the file system keeps the order of changes.
@@ -83,10 +81,7 @@ impl Spares {
 
     /// Deletes whatever is in the folder: what an earlier daemon kept, or this one at its end.
     pub fn clear(&self) -> io::Result<()> {
-        let mut kept = self.lock();
-        kept.used.clear();
-        kept.emptied.clear();
-        drop(kept);
+        self.lock().paths.clear();
         for entry in fs::read_dir(&self.folder)? {
             fs::remove_file(entry?.path())?;
         }
@@ -115,13 +110,9 @@ impl Spares {
     /// Takes a temporary file that nothing refers to any more, to be used again or deleted. One
     /// from elsewhere loses its name at once: a claim's would still mean something to a restart.
     pub fn let_go(&self, path: &Path) -> io::Result<()> {
-        let (room, is_to_be_emptied) = {
+        let room = {
             let kept = self.lock();
-            let (used, emptied) = (kept.used.len(), kept.emptied.len());
-            (
-                used + emptied < MOST && kept.like.is_some(),
-                self.durability == Durability::Full && emptied <= used,
-            )
+            kept.paths.len() < MOST && kept.like.is_some()
         };
         if !room || !self.are_kept_in_order() {
             return fs::remove_file(path);
@@ -135,13 +126,10 @@ impl Spares {
             }
             spare
         };
-        if !is_to_be_emptied {
-            self.lock().used.push(spare);
-        } else if matches!(self.empty(&spare), Ok(true)) {
-            self.lock().emptied.push(spare);
-        } else {
+        if self.durability == Durability::Full && !matches!(self.empty(&spare), Ok(true)) {
             return fs::remove_file(&spare);
         }
+        self.lock().paths.push(spare);
         Ok(())
     }
 
@@ -152,10 +140,9 @@ impl Spares {
         }
     }
 
-    /// Writes a temporary file under a name that means nothing. Where a power cut is to be survived,
-    /// it must be synced before it is put in any place that means something.
+    /// Writes a temporary file under a name that means nothing.
     pub fn write(&self, bytes: &[u8]) -> io::Result<(PathBuf, File)> {
-        if let Some((spare, file)) = self.reuse_used(bytes).or_else(|| self.reuse_emptied(bytes)) {
+        if let Some((spare, file)) = self.reuse(bytes) {
             return Ok((spare, file));
         }
         let path = self.new_path();
@@ -163,14 +150,9 @@ impl Spares {
         Ok((path, file))
     }
 
-    /// Writes a temporary file of this name, which may be shown before it is synced; what an earlier
-    /// try left there is deleted.
+    /// Writes a temporary file of this name; what an earlier try left there is deleted.
     pub fn write_as(&self, path: &Path, bytes: &[u8]) -> io::Result<File> {
-        let reused = match self.durability {
-            Durability::Full => self.reuse_emptied(bytes),
-            Durability::Relaxed => self.reuse_used(bytes),
-        };
-        if let Some((spare, file)) = reused {
+        if let Some((spare, file)) = self.reuse(bytes) {
             if durable::replace(&spare, path).is_ok() {
                 return Ok(file);
             }
@@ -188,30 +170,15 @@ impl Spares {
         Ok(file)
     }
 
-    /// A spare that is written over as it is, if there is one.
-    fn reuse_used(&self, bytes: &[u8]) -> Option<(PathBuf, File)> {
-        self.reuse(
-            |kept| kept.used.pop(),
-            |spare| self.write_over(spare, bytes),
-        )
-    }
-
-    /// A spare that was empty and is written to, if there is one.
-    fn reuse_emptied(&self, bytes: &[u8]) -> Option<(PathBuf, File)> {
-        self.reuse(
-            |kept| kept.emptied.pop(),
-            |spare| write_to_empty(spare, bytes),
-        )
-    }
-
-    fn reuse(
-        &self,
-        next: impl Fn(&mut Kept) -> Option<PathBuf>,
-        write: impl Fn(&Path) -> io::Result<Option<File>>,
-    ) -> Option<(PathBuf, File)> {
+    /// A spare that is written to, if there is one.
+    fn reuse(&self, bytes: &[u8]) -> Option<(PathBuf, File)> {
         loop {
-            let spare = next(&mut self.lock())?;
-            if let Ok(Some(file)) = write(&spare) {
+            let spare = self.lock().paths.pop()?;
+            let written = match self.durability {
+                Durability::Full => write_to_empty(&spare, bytes),
+                Durability::Relaxed => self.write_over(&spare, bytes),
+            };
+            if let Ok(Some(file)) = written {
                 return Some((spare, file));
             }
             // Not fit, or gone.
@@ -333,47 +300,6 @@ mod tests {
                 spares.let_go(&at("x")).unwrap();
             }
         }
-    }
-
-    #[test]
-    fn what_is_shown_before_it_is_synced_is_of_an_inode_that_was_empty() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let spares = Spares::new(dir.path(), Durability::Full);
-        let names = ["a", "b", "c", "d"].map(at);
-        for name in &names {
-            drop(spares.write_as(name, b"from before").unwrap());
-        }
-        for name in &names {
-            spares.let_go(name).unwrap();
-        }
-        let lengths = |paths: &[PathBuf]| -> Vec<u64> {
-            paths
-                .iter()
-                .map(|path| fs::metadata(path).unwrap().len())
-                .collect()
-        };
-        let used = spares.lock().used.clone();
-        let emptied = spares.lock().emptied.clone();
-        assert_eq!(
-            (lengths(&used), lengths(&emptied)),
-            (vec![11; 2], vec![0; 2])
-        );
-        for n in 0..3 {
-            drop(
-                spares
-                    .write_as(&at(&format!("claim-{n}")), b"claim")
-                    .unwrap(),
-            );
-        }
-        assert_eq!(
-            spares.lock().used,
-            used,
-            "a third one is made, not taken from these"
-        );
-        let (outcome, _) = spares.write(b"an outcome").unwrap();
-        assert!(used.contains(&outcome));
-        assert_eq!(fs::read(outcome).unwrap(), b"an outcome");
     }
 
     #[test]
