@@ -3,6 +3,7 @@
 //! A name is opened without following links and without waiting for the other end of a pipe,
 //! and what is believed is what was opened, not what was listed. Nothing here changes a file.
 
+pub mod disk;
 pub mod names;
 
 use std::fs::{File, Metadata};

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::durable::{self, Durability};
+use crate::spool::look::disk::Disk;
 use crate::spool::look::{Lease, give_up_lease, try_lease};
 
 /// As many as a few batches may need; the rest is deleted.
@@ -53,20 +54,9 @@ struct Kept {
 
 /// Whether a file that was emptied before it got another name is so after a power cut too. btrfs
 /// may keep the name and forget the emptying: a record would then hold the bytes of another.
-#[cfg(target_os = "linux")]
 fn keeps_order(folder: &Path) -> bool {
-    const EXT: u64 = 0xEF53;
-    const XFS: u64 = 0x5846_5342;
-    const TMPFS: u64 = 0x0102_1994;
-    rustix::fs::statfs(folder)
-        .ok()
-        .and_then(|found| u64::try_from(found.f_type).ok())
-        .is_some_and(|kind| [EXT, XFS, TMPFS].contains(&kind))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn keeps_order(_: &Path) -> bool {
-    true
+    let disk = Disk::of(folder);
+    matches!(disk, Disk::Ext | Disk::Xfs | Disk::Memory) || !cfg!(target_os = "linux")
 }
 
 impl Spares {

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::spool::look::disk::Disk;
+
 /// A folder with more names than this is left alone, and for how long.
 const MOST: usize = 1000;
 const CROWDED: Duration = Duration::from_secs(10);
@@ -150,21 +152,8 @@ fn read(folder: &Path) -> io::Result<HashSet<OsString>> {
 }
 
 /// Whether every name that comes or goes shows in its folder's times, whoever makes or removes it.
-#[cfg(target_os = "linux")]
 fn times_tell(folder: &Path) -> bool {
-    const EXT: u64 = 0xEF53;
-    const XFS: u64 = 0x5846_5342;
-    const BTRFS: u64 = 0x9123_683E;
-    const TMPFS: u64 = 0x0102_1994;
-    rustix::fs::statfs(folder)
-        .ok()
-        .and_then(|found| u64::try_from(found.f_type).ok())
-        .is_some_and(|kind| [EXT, XFS, BTRFS, TMPFS].contains(&kind))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn times_tell(_: &Path) -> bool {
-    false
+    Disk::of(folder) != Disk::Other
 }
 
 #[cfg(test)]
