@@ -37,6 +37,12 @@ impl From<io::Error> for Undelivered {
     }
 }
 
+/// Whether taking delivery means to read files that the specialist wrote.
+pub fn brings_files(success: &Success) -> bool {
+    let files = success.result.as_ref().and_then(|it| it.get("artifacts"));
+    files.is_some_and(|files| !files.is_null())
+}
+
 /// Takes delivery of what a successful attempt left.
 pub fn deliver(
     world: &World,

@@ -89,6 +89,11 @@ pub enum Event {
         id: String,
         identity: Option<Identity>,
     },
+    /// A short attempt brought files, which may be large: it is not judged with the short ones.
+    BroughtFiles {
+        running: Box<Running>,
+        end: End,
+    },
     /// An attempt that ended while no daemon ran is to be judged.
     Judge {
         running: Box<Running>,

@@ -1,32 +1,18 @@
-//! Lifetimes: from the launch of an attempt to its outcome.
+//! Lifetimes: from the launch of an attempt to its end.
 
 use std::ffi::{OsStr, OsString};
 
 use crate::clock::{Now, Wall};
 use crate::engine::attempt::{self, NotLaunched, Running, Source};
-use crate::engine::effects::Decided;
-use crate::engine::event::{Concluded, Sampled};
+use crate::engine::event::Sampled;
 use crate::engine::launch::launch;
-use crate::engine::outcome::{End, finish};
+use crate::engine::outcome::End;
 use crate::engine::sampling::{SampleRequest, restore_record, sample_all};
-use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS, tasks};
+use crate::engine::{Alarm, Busy, Engine, VITALS_EVERY_MS};
 use crate::keeper::wire::{Key, Report, Why};
 use crate::protocol::agent::AgentName;
-use crate::protocol::lifecycle::State;
 use crate::runner::vitals::Finding;
 use crate::spool::look::Identity;
-
-/// How many attempts that ended while no daemon ran are judged at the same time.
-const JUDGED_AT_ONCE: usize = 128;
-/// How long a disk that refused something is left alone.
-const AGAIN_AFTER_MS: u64 = 1000;
-
-/// What waits to be tried again.
-#[derive(Debug)]
-pub enum Delayed {
-    Delivery(Box<Running>, End),
-    Effects(Box<Decided>),
-}
 
 impl Engine {
     /// Has an attempt claimed and started. Its slot is taken already.
@@ -183,45 +169,6 @@ impl Engine {
         }
     }
 
-    /// The tree is gone: the slot is free, whatever the disk still has to do, unless the work
-    /// is going to be verified in it.
-    pub(super) fn conclude(&mut self, running: Running, end: End) {
-        let id = running.key.id.clone();
-        let config = self.world.config();
-        let verifies = config
-            .specialist(&running.agent)
-            .is_some_and(|specialist| specialist.verify.is_some());
-        if running.verify.is_some() || !verifies {
-            self.schedule.release(&id);
-        }
-        if let End::Exited { why: None, .. } = end {
-            let ran_ms = self.now_ms().saturating_sub(running.started_boot_ms);
-            self.ahead.ended(&running.agent, ran_ms, &config);
-        }
-        self.busy.insert(id, Busy::Concluding);
-        if !config.gates.is_empty() && tasks::task_of(&running.record).is_some() {
-            return self.slow.run(move |world| finish(world, running, end));
-        }
-        let jobs = if self.ahead.may(&running.agent) {
-            &mut self.quick
-        } else {
-            &mut self.finishes
-        };
-        jobs.push(Box::new(move |world| finish(world, running, end)));
-    }
-
-    /// Has attempts judged that ended while no daemon ran: a few at a time, because what is new
-    /// shares the disk with them.
-    pub(super) fn feed_judgements(&mut self) {
-        while self.judging.len() < JUDGED_AT_ONCE {
-            let Some((running, end)) = self.to_judge.pop_front() else {
-                return;
-            };
-            self.judging.insert(running.key.id.clone());
-            self.conclude(*running, end);
-        }
-    }
-
     fn on_orphan_gone(&mut self, key: &Key) {
         if self.busy.get(&key.id) == Some(&Busy::Orphan) {
             self.busy.remove(&key.id);
@@ -232,95 +179,6 @@ impl Engine {
             });
             self.list(crate::engine::event::Folder::Pending, true);
         }
-    }
-
-    pub(super) fn on_verifying(&mut self, running: Running) {
-        let key = running.live_key();
-        self.busy.remove(&running.key.id);
-        self.judging.remove(&running.key.id);
-        self.forget_delay(&running.key.id);
-        tracing::info!(
-            handoff_id = running.key.id,
-            attempt = key.attempt,
-            "verifying"
-        );
-        if let Some(end) = self.early_ends.remove(&key) {
-            return self.conclude(running, end);
-        }
-        self.take_over(running);
-        self.watch_vitals();
-        self.reread_deferred();
-    }
-
-    /// A disk that refuses is left alone for a moment; the attempt is judged again after.
-    pub(super) fn on_undelivered(&mut self, running: Box<Running>, end: End, error: &str) {
-        let id = running.key.id.clone();
-        self.delay(&id, error, Delayed::Delivery(running, end));
-    }
-
-    pub(super) fn on_unapplied(&mut self, decided: Box<Decided>, error: &str) {
-        let id = decided.id.clone();
-        self.delay(&id, error, Delayed::Effects(decided));
-    }
-
-    fn delay(&mut self, id: &str, error: &str, what: Delayed) {
-        let said = format!("{id} can't be finished yet: {error}");
-        self.problem(&unfinished_key(id), Some(said));
-        self.delayed.insert(id.to_owned(), what);
-        let at = self.now_ms() + AGAIN_AFTER_MS;
-        self.alarm(at, Alarm::Again(id.to_owned()));
-    }
-
-    /// It was finished after all.
-    pub(super) fn forget_delay(&mut self, id: &str) {
-        if !self.problems.is_empty() {
-            self.problem(&unfinished_key(id), None);
-        }
-    }
-
-    pub(super) fn try_again(&mut self, id: &str) {
-        match self.delayed.remove(id) {
-            Some(Delayed::Delivery(running, end)) => {
-                self.actors.run(move |world| finish(world, *running, end));
-            }
-            Some(Delayed::Effects(decided)) => self.apply(decided),
-            None => {}
-        }
-    }
-
-    /// Has what follows from a decided outcome applied, and the record moved on after it.
-    pub(super) fn apply(&self, decided: Box<Decided>) {
-        self.actors
-            .run(move |world| crate::engine::effects::apply(world, decided));
-    }
-
-    pub(super) fn on_concluded(&mut self, concluded: Concluded) {
-        let Concluded {
-            key,
-            to,
-            trouble,
-            parked,
-        } = concluded;
-        let id = key.id;
-        self.schedule.release(&id);
-        self.busy.remove(&id);
-        self.judging.remove(&id);
-        self.unsaid += 1;
-        self.restoring.remove(&id);
-        self.forget_delay(&id);
-        match trouble {
-            None => tracing::info!(handoff_id = id, attempt = key.attempt, "{to}"),
-            Some(why) => tracing::warn!(handoff_id = id, attempt = key.attempt, "{to}: {why}"),
-        }
-        self.make_known(&id, to, parked.as_ref());
-        for dismissal in self.dismissals.remove(&id).unwrap_or_default() {
-            self.actors.run(move |_| dismissal.carried_out());
-        }
-        match parked {
-            Some(parked) if to == State::Waiting => self.park(&id, parked),
-            _ => self.on_ended(&id),
-        }
-        self.reread_deferred();
     }
 
     /// Sees to it that running attempts are looked at from time to time.
@@ -447,8 +305,4 @@ impl Engine {
         self.actors
             .run(move |world| drop(world.keeper().end(&key, why, grace_ms)));
     }
-}
-
-fn unfinished_key(id: &str) -> String {
-    format!("unfinished {id}")
 }

@@ -30,6 +30,7 @@ pub mod handover;
 pub mod heard;
 pub mod hire;
 pub mod intake;
+pub mod judging;
 pub mod kept;
 pub mod launch;
 mod leaving;
@@ -171,18 +172,19 @@ pub struct Engine {
     readers: Workers,
     /// Launches, outcomes, commands.
     actors: Workers,
-    /// Launches that are given ahead: one thread, so that they come to the keeper in their order.
-    preparers: Workers,
+    /// What short attempts need: one thread, so that those that are given ahead come to the keeper
+    /// in their order, and so that preparing and judging don't take both processors from them.
+    short: Workers,
     /// Outcomes whose gates run commands, which may take their time.
     slow: Workers,
     /// Commands that tell people; may take their time.
     people: notify::People,
     /// What this turn of the loop gives to the actors, at its end.
     launches: Vec<Job>,
-    preparations: Vec<Job>,
     finishes: Vec<Job>,
-    /// Of those, what judges short attempts.
-    quick: Vec<Job>,
+    /// What it gives to the thread of the short ones.
+    preparations: Vec<Job>,
+    judgements: Vec<Job>,
     watcher: Arc<Watcher>,
     scanner: Arc<Mutex<Scanner>>,
     schedule: Schedule,
@@ -214,7 +216,7 @@ pub struct Engine {
     /// Ends that were reported before the launch was.
     early_ends: HashMap<Key, End>,
     /// What could not be delivered or applied, and waits to be tried again.
-    delayed: HashMap<String, lifetimes::Delayed>,
+    delayed: HashMap<String, judging::Delayed>,
     /// Attempts that the keeper may not have been told yet to forget.
     unsaid: usize,
 
@@ -325,6 +327,7 @@ impl Engine {
             Event::Said { number, said } => self.on_said(number, said),
             Event::Sampled(samples) => self.on_sampled(samples),
             Event::RecordRestored { id, identity } => self.on_restored(&id, identity),
+            Event::BroughtFiles { running, end } => self.judge(*running, end),
             Event::Judge { running, end } => self.to_judge.push_back((running, end)),
             Event::Verifying(running) => self.on_verifying(*running),
             Event::Undelivered {
@@ -439,10 +442,10 @@ impl Engine {
         let launches = std::mem::take(&mut self.launches);
         let finishes = std::mem::take(&mut self.finishes);
         let preparations = std::mem::take(&mut self.preparations);
-        let quick = std::mem::take(&mut self.quick);
+        let judgements = std::mem::take(&mut self.judgements);
         self.actors.run_pairs(launches, finishes);
-        self.actors.run_quick(quick);
-        self.preparers.run_pairs(preparations, Vec::new());
+        self.short
+            .run_all(preparations.into_iter().chain(judgements));
     }
 
     /// What the keeper is to forget goes with the next launch, or alone when there is none.

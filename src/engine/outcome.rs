@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::attempt::{NO_SLOT, Running};
-use crate::engine::delivery::{Undelivered, deliver};
+use crate::engine::delivery::{Undelivered, brings_files, deliver};
 use crate::engine::effects::settle;
 use crate::engine::event::{Concluded, Event};
 use crate::engine::parked::Parked;
@@ -91,6 +91,24 @@ impl End {
 /// Judges an attempt whose tree is gone, and has the outcome written; or has its work verified
 /// first.
 pub fn finish(world: &World, running: Running, end: End) {
+    finish_within(world, running, end, Bounds::None);
+}
+
+/// Like [`finish`], on a thread that others wait for: an attempt that brought files is given back to
+/// the loop.
+pub fn finish_short(world: &World, running: Running, end: End) {
+    finish_within(world, running, end, Bounds::NoFiles);
+}
+
+/// What may be done for an outcome.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bounds {
+    None,
+    /// No files are read, which may be of any size.
+    NoFiles,
+}
+
+fn finish_within(world: &World, running: Running, end: End, bounds: Bounds) {
     let config = world.config();
     let (work, verified) = match &running.verify {
         None => (end.clone(), None),
@@ -122,6 +140,10 @@ pub fn finish(world: &World, running: Running, end: End) {
     let mut verdict = verdict(&work, collected, &running, max_output);
     let review = matches!(verdict, Verdict::NeedsReview(_));
     if let Verdict::Completed(success) | Verdict::NeedsReview(success) = verdict {
+        if bounds == Bounds::NoFiles && brings_files(&success) {
+            let running = Box::new(running);
+            return world.tell(Event::BroughtFiles { running, end });
+        }
         let said = verified.map(|slot| verify::judge(world, &running, slot, &end));
         match take_delivery(world, &running, success, said) {
             Step::Judged(judged) => {
@@ -134,28 +156,7 @@ pub fn finish(world: &World, running: Running, end: End) {
                 if let Some(slot) = verified {
                     verify::clean_up(world, &running, slot);
                 }
-                let mut running = running.clone();
-                let request = Arc::clone(&running.request);
-                running.verify = None;
-                let end = work.clone();
-                let started = verify::start(
-                    world,
-                    &mut running,
-                    &request,
-                    &command,
-                    work,
-                    &success,
-                    &facts,
-                );
-                let running = Box::new(running);
-                return world.tell(match started {
-                    Ok(()) => Event::Verifying(running),
-                    Err(error) => Event::Undelivered {
-                        running,
-                        end,
-                        error: error.to_string(),
-                    },
-                });
+                return have_verified(world, &running, &command, work, &success, &facts);
             }
             Step::Trouble(error) => {
                 return world.tell(Event::Undelivered {
@@ -191,6 +192,31 @@ pub fn finish(world: &World, running: Running, end: End) {
     remember_leftover(world, &record, decision.to);
     let slot = (running.slot, printed);
     write_outcome(world, running.key, &record, decision.event, slot);
+}
+
+/// Starts the command that looks at the work.
+fn have_verified(
+    world: &World,
+    running: &Running,
+    command: &[String],
+    work: End,
+    success: &Success,
+    facts: &Facts<'_>,
+) {
+    let mut running = running.clone();
+    let request = Arc::clone(&running.request);
+    running.verify = None;
+    let end = work.clone();
+    let started = verify::start(world, &mut running, &request, command, work, success, facts);
+    let running = Box::new(running);
+    world.tell(match started {
+        Ok(()) => Event::Verifying(running),
+        Err(error) => Event::Undelivered {
+            running,
+            end,
+            error: error.to_string(),
+        },
+    });
 }
 
 /// Asks the quality gates of the task that the work belongs to, if it belongs to one.

@@ -13,9 +13,6 @@ use crate::engine::world::World;
 
 pub type Job = Box<dyn FnOnce(&World) + Send>;
 
-/// How many quick jobs a thread takes at the most.
-const TOGETHER: usize = 4;
-
 /// A few threads, which end once this is dropped.
 pub struct Workers {
     queue: Arc<Queue<Job>>,
@@ -23,18 +20,15 @@ pub struct Workers {
 
 impl Workers {
     pub fn start(world: &Arc<World>, name: &str, threads: usize) -> std::io::Result<Self> {
-        let queue = Arc::new(Queue::new(threads));
+        let queue: Arc<Queue<Job>> = Arc::new(Queue::new(threads));
         for n in 0..threads {
             let (queue, world) = (Arc::clone(&queue), Arc::clone(world));
             std::thread::Builder::new()
                 .name(format!("{name}-{n}"))
                 .spawn(move || {
-                    let mut taken: Vec<Job> = Vec::new();
-                    while queue.next(n, &mut taken) {
-                        for job in taken.drain(..) {
-                            if catch_unwind(AssertUnwindSafe(|| job(&world))).is_err() {
-                                world.tell(Event::Panicked);
-                            }
+                    while let Some(job) = queue.next(n) {
+                        if catch_unwind(AssertUnwindSafe(|| job(&world))).is_err() {
+                            world.tell(Event::Panicked);
                         }
                     }
                 })?;
@@ -44,22 +38,21 @@ impl Workers {
 
     pub fn run(&self, job: impl FnOnce(&World) + Send + 'static) {
         let job: Job = Box::new(job);
-        self.queue.add([(job, false)]);
+        self.run_all([job]);
     }
 
-    /// Has pairs of jobs done, `first` before `second`. One thread is woken, and wakes the next while
-    /// there is more to do: those that would find nothing sleep on.
+    /// Has jobs done in this order. One thread is woken, and wakes the next while there is more to do:
+    /// those that would find nothing sleep on.
+    pub fn run_all(&self, jobs: impl IntoIterator<Item = Job>) {
+        self.queue.add(jobs);
+    }
+
+    /// Has pairs of jobs done, `first` before `second`.
     pub fn run_pairs(&self, first: Vec<Job>, second: Vec<Job>) {
         let pairs = first.len().max(second.len());
         let (mut first, mut second) = (first.into_iter(), second.into_iter());
         let both = (0..pairs).flat_map(|_| [first.next(), second.next()]);
-        self.queue.add(both.flatten().map(|job| (job, false)));
-    }
-
-    /// Has jobs done that take microseconds each: waking a thread for every one of them would cost as
-    /// much as they do, so a thread takes several.
-    pub fn run_quick(&self, quick: Vec<Job>) {
-        self.queue.add(together(quick));
+        self.run_all(both.flatten());
     }
 }
 
@@ -69,13 +62,6 @@ impl Drop for Workers {
     }
 }
 
-/// Ties jobs together that one thread is to take.
-fn together<J>(jobs: Vec<J>) -> impl Iterator<Item = (J, bool)> {
-    let count = jobs.len();
-    let tie = move |(at, job)| (job, at + 1 < count && (at + 1) % TOGETHER != 0);
-    jobs.into_iter().enumerate().map(tie)
-}
-
 struct Queue<J> {
     state: Mutex<Jobs<J>>,
     /// One for each thread.
@@ -83,8 +69,7 @@ struct Queue<J> {
 }
 
 struct Jobs<J> {
-    /// Each with whether whoever takes it takes the next one too.
-    waiting: VecDeque<(J, bool)>,
+    waiting: VecDeque<J>,
     /// Threads with nothing to do, the one that worked last at the end.
     idle: Vec<usize>,
     closed: bool,
@@ -106,7 +91,7 @@ impl<J> Queue<J> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, more: impl IntoIterator<Item = (J, bool)>) {
+    fn add(&self, more: impl IntoIterator<Item = J>) {
         let mut jobs = self.lock();
         let before = jobs.waiting.len();
         jobs.waiting.extend(more);
@@ -132,24 +117,18 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Waits, as thread `n`, for the next job, and those that go with it; `false` when there will
-    /// be none.
-    fn next(&self, n: usize, taken: &mut Vec<J>) -> bool {
+    /// Waits, as thread `n`, for the next job; none when there will be no more.
+    fn next(&self, n: usize) -> Option<J> {
         let mut jobs = self.lock();
         loop {
             match jobs.waiting.pop_front() {
-                Some((job, with_next)) => {
-                    taken.push(job);
-                    if with_next {
-                        continue;
-                    }
+                Some(job) => {
                     if !jobs.waiting.is_empty() {
                         self.wake_one(jobs);
                     }
-                    return true;
+                    return Some(job);
                 }
-                None if !taken.is_empty() => return true,
-                None if jobs.closed => return false,
+                None if jobs.closed => return None,
                 None => {
                     jobs.idle.push(n);
                     let woken = self.bells[n].wait(jobs);
@@ -169,21 +148,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn quick_jobs_are_taken_a_few_at_a_time_and_others_alone() {
+    fn what_waits_is_done_in_its_order_also_when_no_more_comes() {
         let queue = Queue::new(1);
-        queue.add([(0, false)]);
-        queue.add(together((1..=6).collect()));
-        queue.add([(7, false)]);
+        queue.add([0]);
+        queue.add(1..=3);
         queue.close();
-        let mut rounds = Vec::new();
-        loop {
-            let mut taken = Vec::new();
-            if !queue.next(0, &mut taken) {
-                break;
-            }
-            rounds.push(taken);
-        }
-        assert_eq!(rounds, [vec![0], vec![1, 2, 3, 4], vec![5, 6], vec![7]]);
+        let done: Vec<u32> = std::iter::from_fn(|| queue.next(0)).collect();
+        assert_eq!(done, [0, 1, 2, 3]);
     }
 
     /// Waits until so many threads have nothing to do.
@@ -203,25 +174,22 @@ mod tests {
             for n in 0..3 {
                 let (queue, tell) = (&queue, tell.clone());
                 scope.spawn(move || {
-                    let mut taken = Vec::new();
-                    while queue.next(n, &mut taken) {
-                        for job in taken.drain(..) {
-                            tell.send((n, job)).unwrap();
-                        }
+                    while let Some(job) = queue.next(n) {
+                        tell.send((n, job)).unwrap();
                     }
                 });
             }
             wait_idle(&queue, 3);
             let mut workers = Vec::new();
             for job in 0..20 {
-                queue.add([(job, false)]);
+                queue.add([job]);
                 let (n, done) = told.recv_timeout(Duration::from_secs(30)).unwrap();
                 assert_eq!(done, job);
                 workers.push(n);
                 wait_idle(&queue, 3);
             }
             assert_eq!(workers, [workers[0]; 20]);
-            queue.add((100..400).map(|job| (job, job % 3 == 0)));
+            queue.add(100..400);
             let mut done: Vec<u32> = (0..300)
                 .map(|_| told.recv_timeout(Duration::from_secs(30)).unwrap().1)
                 .collect();

@@ -41,6 +41,17 @@ fn given_ahead(root: &Root) -> usize {
     root.log().matches("given ahead").count()
 }
 
+/// Does it again until some were given ahead: on a machine that is busy enough, attempts take too
+/// long for that.
+fn until_some_are_given_ahead(test: impl Fn() -> Root) {
+    for _ in 0..10 {
+        if given_ahead(&test()) > 0 {
+            return;
+        }
+    }
+    panic!("none was given ahead");
+}
+
 /// The lines of marks/runs: who, and how many were alive then.
 fn runs(root: &Root) -> Vec<(String, usize)> {
     let text = fs::read_to_string(root.path("marks/runs")).unwrap_or_default();
@@ -54,31 +65,61 @@ fn runs(root: &Root) -> Vec<(String, usize)> {
 #[test]
 fn no_more_run_at_once_than_there_are_slots_and_each_once() {
     for slots in [1, 2] {
-        let root = root(slots);
+        until_some_are_given_ahead(|| {
+            let root = root(slots);
+            let daemon = start(&root);
+            let ids: Vec<String> = (0..120).map(|n| format!("q{n:03}")).collect();
+            for id in &ids {
+                root.drop_request(id, &quick());
+            }
+            for id in &ids {
+                let record = root.completed(id);
+                let began = text(&record["started_at"]);
+                assert_eq!(
+                    began,
+                    text(&record["handoffd"]["attempts"][0]["started_at"])
+                );
+                assert!(began <= text(&record["completed_at"]));
+            }
+            let runs = runs(&root);
+            assert!(runs.iter().all(|(_, alive)| *alive <= slots), "{runs:?}");
+            let mut ran: Vec<&str> = runs.iter().map(|(id, _)| id.as_str()).collect();
+            ran.sort_unstable();
+            assert_eq!(ran, ids);
+            assert_eq!(daemon.terminate(), Some(0));
+            assert!(root.names(".handoffd/tmp").is_empty());
+            root.assert_audit_is_sound();
+            root
+        });
+    }
+}
+
+#[test]
+fn short_ones_that_bring_files_have_them_delivered() {
+    until_some_are_given_ahead(|| {
+        let root = root(2);
+        let brings = r#"
+if [ "${HANDOFF_ID#f}" = "$HANDOFF_ID" ]; then exit 0; fi
+printf %s "$HANDOFF_ID" >"$HANDOFF_ROOT/artifacts/$HANDOFF_ID.txt"
+echo "{\"artifacts\": [{\"path\": \"artifacts/$HANDOFF_ID.txt\"}]}"
+"#;
+        fs::write(root.path("quick.sh"), brings).unwrap();
         let daemon = start(&root);
-        let ids: Vec<String> = (0..120).map(|n| format!("q{n:03}")).collect();
+        let ids: Vec<String> = (0..40).map(|n| format!("f{n:02}")).collect();
         for id in &ids {
             root.drop_request(id, &quick());
+            root.drop_request(&id.replace('f', "plain"), &quick());
         }
         for id in &ids {
-            let record = root.completed(id);
-            let began = text(&record["started_at"]);
-            assert_eq!(
-                began,
-                text(&record["handoffd"]["attempts"][0]["started_at"])
-            );
-            assert!(began <= text(&record["completed_at"]));
+            let output = &root.completed(id)["output"]["artifacts"];
+            assert_eq!(text(&output[0]["path"]), format!("artifacts/{id}.txt"));
+            root.completed(&id.replace('f', "plain"));
         }
-        let runs = runs(&root);
-        assert!(runs.iter().all(|(_, alive)| *alive <= slots), "{runs:?}");
-        let mut ran: Vec<&str> = runs.iter().map(|(id, _)| id.as_str()).collect();
-        ran.sort_unstable();
-        assert_eq!(ran, ids);
-        assert!(given_ahead(&root) > 0, "none was given ahead");
         assert_eq!(daemon.terminate(), Some(0));
         assert!(root.names(".handoffd/tmp").is_empty());
         root.assert_audit_is_sound();
-    }
+        root
+    });
 }
 
 #[test]
@@ -101,47 +142,49 @@ fn one_that_starts_when_a_slot_is_free_has_that_time_in_its_record() {
 
 #[test]
 fn daemons_and_keepers_that_are_killed_cost_nothing_and_run_nothing_twice() {
-    const HANDOFFS: usize = 240;
-    let mut dice = Dice::thrown();
-    let root = root(2);
-    let ids: Vec<String> = (0..HANDOFFS).map(|n| format!("k{n:03}")).collect();
-    for id in &ids {
-        root.drop_request(id, &quick());
-    }
-    let mut daemon = start(&root);
-    for round in 0..10 {
-        let least = ended(&root) + usize::try_from(dice.below(20)).unwrap();
-        wait_until("some progress", || {
-            (ended(&root) >= least.min(HANDOFFS)).then_some(())
-        });
-        std::thread::sleep(Duration::from_micros(dice.below(15_000)));
-        if round % 2 == 0 {
-            daemon.kill();
-            daemon = start(&root);
-        } else {
-            kill_keeper(&root);
+    until_some_are_given_ahead(|| {
+        const HANDOFFS: usize = 240;
+        let mut dice = Dice::thrown();
+        let root = root(2);
+        let ids: Vec<String> = (0..HANDOFFS).map(|n| format!("k{n:03}")).collect();
+        for id in &ids {
+            root.drop_request(id, &quick());
         }
-    }
-    for id in &ids {
-        let record = root.completed(id);
-        assert_eq!(root.states_of(id), ["completed"], "{record:#}");
-    }
-    // One whose keeper was killed may have to run again. It is told so then.
-    let runs = runs(&root);
-    for id in &ids {
-        let record = root.completed(id);
-        let ran = runs.iter().filter(|(who, _)| who == id).count();
-        let listed = record["handoffd"]["attempts"].as_array().unwrap().len();
-        assert!(
-            (1..=listed).contains(&ran),
-            "{id} ran {ran} times: {record:#}"
-        );
-    }
-    assert!(given_ahead(&root) > 0, "none was given ahead");
-    assert_eq!(daemon.terminate(), Some(0));
-    assert!(root.names(".handoffd/tmp").is_empty());
-    assert!(root.names("handoffs/pending").is_empty());
-    root.assert_audit_is_sound();
+        let mut daemon = start(&root);
+        for round in 0..10 {
+            let least = ended(&root) + usize::try_from(dice.below(20)).unwrap();
+            wait_until("some progress", || {
+                (ended(&root) >= least.min(HANDOFFS)).then_some(())
+            });
+            std::thread::sleep(Duration::from_micros(dice.below(15_000)));
+            if round % 2 == 0 {
+                daemon.kill();
+                daemon = start(&root);
+            } else {
+                kill_keeper(&root);
+            }
+        }
+        for id in &ids {
+            let record = root.completed(id);
+            assert_eq!(root.states_of(id), ["completed"], "{record:#}");
+        }
+        // One whose keeper was killed may have to run again. It is told so then.
+        let runs = runs(&root);
+        for id in &ids {
+            let record = root.completed(id);
+            let ran = runs.iter().filter(|(who, _)| who == id).count();
+            let listed = record["handoffd"]["attempts"].as_array().unwrap().len();
+            assert!(
+                (1..=listed).contains(&ran),
+                "{id} ran {ran} times: {record:#}"
+            );
+        }
+        assert_eq!(daemon.terminate(), Some(0));
+        assert!(root.names(".handoffd/tmp").is_empty());
+        assert!(root.names("handoffs/pending").is_empty());
+        root.assert_audit_is_sound();
+        root
+    });
 }
 
 #[test]
@@ -179,64 +222,68 @@ fn what_waits_behind_short_ones_can_be_cancelled_deleted_and_edited() {
 
 #[test]
 fn a_specialist_that_asks_for_a_pause_gets_it_and_is_not_given_ahead_any_more() {
-    const HANDOFFS: usize = 60;
-    let root = root(1);
-    // From its tenth run on it wants to be left alone.
-    let script = format!(
-        "{QUICK}\n[ $(wc -l <runs) -ge 10 ] && echo '{{\"retry_after_seconds\": 600}}'\nexit 0\n"
-    );
-    fs::write(root.path("quick.sh"), script).unwrap();
-    let daemon = start(&root);
-    for n in 0..HANDOFFS {
-        root.drop_request(&format!("p{n:02}"), &quick());
-    }
-    wait_until("the hold to be known", || {
-        root.log().contains("INFO waiting handoff_id").then_some(())
+    until_some_are_given_ahead(|| {
+        const HANDOFFS: usize = 60;
+        let root = root(1);
+        // From its tenth run on it wants to be left alone.
+        let script = format!(
+            "{QUICK}\n[ $(wc -l <runs) -ge 10 ] && echo '{{\"retry_after_seconds\": 600}}'\nexit 0\n"
+        );
+        fs::write(root.path("quick.sh"), script).unwrap();
+        let daemon = start(&root);
+        for n in 0..HANDOFFS {
+            root.drop_request(&format!("p{n:02}"), &quick());
+        }
+        wait_until("the hold to be known", || {
+            root.log().contains("INFO waiting handoff_id").then_some(())
+        });
+        // Whatever was on its way when it asked has come to its end.
+        wait_until("nothing in progress", || {
+            root.names("handoffs/in-progress").is_empty().then_some(())
+        });
+        wait_until("what was given ahead is back", || {
+            root.names(".handoffd/tmp").is_empty().then_some(())
+        });
+        let ran = runs(&root).len();
+        let left = root.names("handoffs/pending").len();
+        assert!(left > 0, "all ran, although it had asked for a pause");
+        // Those that ran after it are held as well, and not failed.
+        assert_eq!(root.names("handoffs/waiting").len() + left, HANDOFFS - 9);
+        assert!(root.names("handoffs/failed").is_empty());
+        assert_eq!(daemon.terminate(), Some(0));
+        assert_eq!(runs(&root).len(), ran, "nothing ran in the pause");
+        root
     });
-    assert!(given_ahead(&root) > 0, "none was given ahead");
-    // Whatever was on its way when it asked has come to its end.
-    wait_until("nothing in progress", || {
-        root.names("handoffs/in-progress").is_empty().then_some(())
-    });
-    wait_until("what was given ahead is back", || {
-        root.names(".handoffd/tmp").is_empty().then_some(())
-    });
-    let ran = runs(&root).len();
-    let left = root.names("handoffs/pending").len();
-    assert!(left > 0, "all ran, although it had asked for a pause");
-    // Those that ran after it are held as well, and not failed.
-    assert_eq!(root.names("handoffs/waiting").len() + left, HANDOFFS - 9);
-    assert!(root.names("handoffs/failed").is_empty());
-    assert_eq!(daemon.terminate(), Some(0));
-    assert_eq!(runs(&root).len(), ran, "nothing ran in the pause");
 }
 
 #[test]
 fn a_stop_in_the_middle_leaves_the_rest_where_it_was_dropped() {
-    const HANDOFFS: usize = 150;
-    let root = root(2);
-    let ids: Vec<String> = (0..HANDOFFS).map(|n| format!("s{n:03}")).collect();
-    for id in &ids {
-        root.drop_request(id, &quick());
-    }
-    for _ in 0..3 {
+    until_some_are_given_ahead(|| {
+        const HANDOFFS: usize = 150;
+        let root = root(2);
+        let ids: Vec<String> = (0..HANDOFFS).map(|n| format!("s{n:03}")).collect();
+        for id in &ids {
+            root.drop_request(id, &quick());
+        }
+        for _ in 0..3 {
+            let daemon = start(&root);
+            let least = (ended(&root) + 15).min(HANDOFFS);
+            wait_until("some of them", || (ended(&root) >= least).then_some(()));
+            assert_eq!(daemon.terminate(), Some(0));
+            assert!(root.names("handoffs/in-progress").is_empty());
+            assert!(root.names(".handoffd/tmp").is_empty());
+            let left = root.names("handoffs/pending").len();
+            assert_eq!(left + ended(&root), HANDOFFS);
+        }
         let daemon = start(&root);
-        let least = (ended(&root) + 15).min(HANDOFFS);
-        wait_until("some of them", || (ended(&root) >= least).then_some(()));
+        for id in &ids {
+            let record = root.completed(id);
+            let attempts = record["handoffd"]["attempts"].as_array().unwrap();
+            assert_eq!(attempts.len(), 1, "{record:#}");
+        }
+        assert_eq!(runs(&root).len(), HANDOFFS);
         assert_eq!(daemon.terminate(), Some(0));
-        assert!(root.names("handoffs/in-progress").is_empty());
-        assert!(root.names(".handoffd/tmp").is_empty());
-        let left = root.names("handoffs/pending").len();
-        assert_eq!(left + ended(&root), HANDOFFS);
-    }
-    assert!(given_ahead(&root) > 0, "none was given ahead");
-    let daemon = start(&root);
-    for id in &ids {
-        let record = root.completed(id);
-        let attempts = record["handoffd"]["attempts"].as_array().unwrap();
-        assert_eq!(attempts.len(), 1, "{record:#}");
-    }
-    assert_eq!(runs(&root).len(), HANDOFFS);
-    assert_eq!(daemon.terminate(), Some(0));
-    root.assert_audit_is_sound();
+        root.assert_audit_is_sound();
+        root
+    });
 }
