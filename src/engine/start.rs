@@ -308,7 +308,7 @@ fn build(
         crew: super::crew::Crew::default(),
         to_judge: VecDeque::new(),
         judging: HashSet::new(),
-        ahead: Ahead::new(std::thread::available_parallelism().map_or(1, usize::from)),
+        ahead: Ahead::default(),
         at_once: HashSet::new(),
         early_ends: HashMap::new(),
         unsaid: 0,

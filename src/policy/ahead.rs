@@ -29,20 +29,12 @@ enum Pace {
 }
 
 /// What is known of each specialist's attempts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ahead {
-    processors: usize,
     paces: HashMap<AgentName, Pace>,
 }
 
 impl Ahead {
-    pub fn new(processors: usize) -> Self {
-        Self {
-            processors,
-            paces: HashMap::new(),
-        }
-    }
-
     /// Forgets what it knows, because the configuration has changed.
     pub fn begin_anew(&mut self) {
         self.paces.clear();
@@ -79,12 +71,8 @@ impl Ahead {
     }
 
     /// How many may be prepared beyond the slots there are: a few for each, so that the last of them
-    /// still has its turn in time. Where there are many more slots than processors, there is always
-    /// another one to go on with.
+    /// still has its turn in time.
     pub fn most(&self, slots: usize) -> usize {
-        if slots > 2 * self.processors {
-            return 0;
-        }
         let takes = self.paces.values().filter_map(|pace| match pace {
             Pace::Short(takes) => Some((*takes).max(1000)),
             Pace::Never => None,
@@ -118,7 +106,7 @@ mod tests {
     fn only_those_whose_last_attempt_was_short_may() {
         let config = config("[specialists.\"@a\"]\ncommand = [\"a\"]\n");
         let a = AgentName::parse("@a").unwrap();
-        let mut ahead = Ahead::new(1);
+        let mut ahead = Ahead::default();
         assert!(!ahead.may(&a));
         for (ran_ms, may) in [
             (1, true),
@@ -161,27 +149,22 @@ mod tests {
         let config =
             config("[specialists.'@a']\ncommand = ['a']\n[specialists.'@b']\ncommand = ['b']\n");
         let [a, b] = ["@a", "@b"].map(|name| AgentName::parse(name).unwrap());
-        for (slots, processors, took_ms, most) in [
-            (1, 1, 0, 8),
-            (2, 1, 1, 16),
-            (3, 1, 1, 0),
-            (4, 2, 1, MOST),
-            (2, 2, 5, 8),
-            (2, 2, SHORT_MS, 2),
+        for (slots, took_ms, most) in [
+            (1, 0, 8),
+            (2, 1, 16),
+            (4, 1, MOST),
+            (100, 1, MOST),
+            (2, 5, 8),
+            (2, SHORT_MS, 2),
         ] {
-            let mut ahead = Ahead::new(processors);
+            let mut ahead = Ahead::default();
             assert_eq!(ahead.most(slots), 0, "nothing is known");
             ahead.ended(&a, took_ms, &config);
-            assert_eq!(
-                ahead.most(slots),
-                most,
-                "{slots} on {processors}, {took_ms} ms"
-            );
+            assert_eq!(ahead.most(slots), most, "{slots}, {took_ms} ms");
             ahead.ended(&b, SHORT_MS, &config);
-            let slowest = if most == 0 { 0 } else { slots };
-            assert_eq!(ahead.most(slots), slowest, "the slower ones count");
+            assert_eq!(ahead.most(slots), slots.min(MOST), "the slower ones count");
         }
-        let mut ahead = Ahead::new(1);
+        let mut ahead = Ahead::default();
         for (ran_ms, most) in [(1, 8), (17, 4), (1, 6), (1, 7), (1, 8)] {
             ahead.ended(&a, ran_ms, &config);
             assert_eq!(ahead.most(1), most, "after {ran_ms} ms");

@@ -64,7 +64,7 @@ fn runs(root: &Root) -> Vec<(String, usize)> {
 
 #[test]
 fn no_more_run_at_once_than_there_are_slots_and_each_once() {
-    for slots in [1, 2] {
+    for slots in [1, 2, 9] {
         until_some_are_given_ahead(|| {
             let root = root(slots);
             let daemon = start(&root);
