@@ -36,6 +36,14 @@ fn start(root: &Root) -> Daemon {
     })
 }
 
+/// Stops it: nothing is left of what was under way, and the audit log is sound.
+fn stop(daemon: Daemon, root: Root) -> Root {
+    assert_eq!(daemon.terminate(), Some(0));
+    assert!(root.names(".handoffd/tmp").is_empty());
+    root.assert_audit_is_sound();
+    root
+}
+
 /// How many were given ahead so far.
 fn given_ahead(root: &Root) -> usize {
     root.log().matches("given ahead").count()
@@ -86,10 +94,7 @@ fn no_more_run_at_once_than_there_are_slots_and_each_once() {
             let mut ran: Vec<&str> = runs.iter().map(|(id, _)| id.as_str()).collect();
             ran.sort_unstable();
             assert_eq!(ran, ids);
-            assert_eq!(daemon.terminate(), Some(0));
-            assert!(root.names(".handoffd/tmp").is_empty());
-            root.assert_audit_is_sound();
-            root
+            stop(daemon, root)
         });
     }
 }
@@ -115,10 +120,7 @@ echo "{\"artifacts\": [{\"path\": \"artifacts/$HANDOFF_ID.txt\"}]}"
             assert_eq!(text(&output[0]["path"]), format!("artifacts/{id}.txt"));
             root.completed(&id.replace('f', "plain"));
         }
-        assert_eq!(daemon.terminate(), Some(0));
-        assert!(root.names(".handoffd/tmp").is_empty());
-        root.assert_audit_is_sound();
-        root
+        stop(daemon, root)
     });
 }
 
@@ -179,10 +181,8 @@ fn daemons_and_keepers_that_are_killed_cost_nothing_and_run_nothing_twice() {
                 "{id} ran {ran} times: {record:#}"
             );
         }
-        assert_eq!(daemon.terminate(), Some(0));
-        assert!(root.names(".handoffd/tmp").is_empty());
+        let root = stop(daemon, root);
         assert!(root.names("handoffs/pending").is_empty());
-        root.assert_audit_is_sound();
         root
     });
 }
