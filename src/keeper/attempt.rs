@@ -52,8 +52,6 @@ pub struct Attempt {
     pub failed: Option<Failure>,
     pub why: Option<Why>,
     pub ending: Option<Ending>,
-    /// Nothing of it is alive. It stays until it is forgotten.
-    pub over: bool,
 }
 
 impl Attempt {
@@ -72,7 +70,6 @@ impl Attempt {
             failed: entry.failed,
             why: entry.why,
             ending: None,
-            over: entry.gone,
         }
     }
 
@@ -151,12 +148,8 @@ impl Attempt {
     }
 
     /// When something is to be done about it next.
-    pub fn due(&self) -> Option<u64> {
-        match self.ending {
-            _ if self.over => None,
-            Some(ending) => Some(ending.look_at),
-            None => Some(self.deadline),
-        }
+    pub fn due(&self) -> u64 {
+        self.ending.map_or(self.deadline, |ending| ending.look_at)
     }
 
     /// What its minder has told since the last time.
@@ -179,16 +172,30 @@ impl Attempt {
             .collect()
     }
 
+    /// As an inventory has it while it lives.
     pub fn held(&self) -> Held {
-        let state = match (&self.failed, self.over) {
-            (Some(failure), true) => State::Failed(failure.clone()),
-            (None, true) => State::Ended(self.exit.unwrap_or(Exit::Unknown)),
-            (_, false) if self.ending.is_some() => State::Ending,
-            (_, false) => State::Running,
+        let state = if self.ending.is_some() {
+            State::Ending
+        } else {
+            State::Running
         };
+        self.held_as(self.note.clone(), state)
+    }
+
+    /// What is kept of it when nothing of it is alive, until it is forgotten.
+    pub fn over(mut self) -> Held {
+        let state = match self.failed.take() {
+            Some(failure) => State::Failed(failure),
+            None => State::Ended(self.exit.unwrap_or(Exit::Unknown)),
+        };
+        let note = self.note.take();
+        self.held_as(note, state)
+    }
+
+    fn held_as(&self, note: serde_json::Value, state: State) -> Held {
         Held {
             key: self.key.clone(),
-            note: self.note.clone(),
+            note,
             pid: self.main.map(|main| main.0),
             starttime: self.main.map(|main| main.1),
             why: self.why,

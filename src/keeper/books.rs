@@ -20,7 +20,7 @@ use super::proc::{self, Stat};
 use super::reap::{self, Wait};
 use super::tree::Tree;
 use super::turn::Waiting;
-use super::wire::{Exit, Key, Report, Why};
+use super::wire::{Exit, Held, Key, Report, Why};
 use crate::clock;
 
 /// How often to look whether a tree has gone that can't tell.
@@ -34,7 +34,10 @@ pub struct Books {
     /// Where attempts get their cgroups, if they do.
     pub base: Option<PathBuf>,
     pub journal: Journal,
+    /// All that may have something alive.
     pub attempts: BTreeMap<Key, Attempt>,
+    /// Those that are over, until they are forgotten.
+    pub over: BTreeMap<Key, Held>,
     /// The children of ours that matter, and whose they are.
     pub children: HashMap<i32, Key>,
     /// Children that no other keeper would know yet, and when they are to be written down.
@@ -61,7 +64,7 @@ impl Books {
     /// Ends an attempt for a reason. The first one sticks, and one that comes when the main
     /// process has ended by itself is none.
     pub fn end(&mut self, key: &Key, why: Why, grace: u64, now: u64) {
-        let Some(attempt) = self.attempts.get_mut(key).filter(|attempt| !attempt.over) else {
+        let Some(attempt) = self.attempts.get_mut(key) else {
             return;
         };
         attempt.end_within(grace, now);
@@ -73,8 +76,7 @@ impl Books {
     }
 
     pub fn forget(&mut self, key: &Key) {
-        if self.attempts.get(key).is_some_and(|attempt| attempt.over) {
-            self.attempts.remove(key);
+        if self.over.remove(key).is_some() {
             self.note_later(&Line::Forget { key: key.clone() });
         }
     }
@@ -83,22 +85,29 @@ impl Books {
     pub fn inventory(&mut self) {
         self.identify_until(u64::MAX);
         self.flush();
-        let entries = self.attempts.values().map(Attempt::held).collect();
+        let alive = self.attempts.values().map(Attempt::held);
+        let entries = alive.chain(self.over.values().cloned()).collect();
         self.reports.push(Report::Inventory { entries });
     }
 
     pub fn usage(&mut self, key: Key) {
-        let attempt = self.attempts.get(&key).filter(|attempt| !attempt.over);
+        let attempt = self.attempts.get(&key);
         let cpu_ms = attempt.and_then(|it| it.tree.cpu_ms(it.whose(&self.root)));
         self.reports.push(Report::Usage { key, cpu_ms });
     }
 
+    /// Whether nothing is alive.
     pub fn is_idle(&self) -> bool {
-        self.attempts.values().all(|attempt| attempt.over)
+        self.attempts.is_empty()
+    }
+
+    /// Whether it was started before, and not forgotten.
+    pub fn has(&self, key: &Key) -> bool {
+        self.attempts.contains_key(key) || self.over.contains_key(key)
     }
 
     pub fn next_due(&self) -> Option<u64> {
-        let attempts = self.attempts.values().filter_map(Attempt::due);
+        let attempts = self.attempts.values().map(Attempt::due);
         let unidentified = self.unidentified.front().map(|(at, _)| *at);
         let others = [self.pool.due(), unidentified, self.patience_ends()];
         attempts.chain(others.into_iter().flatten()).min()
@@ -131,7 +140,7 @@ impl Books {
         let starttime = Stat::read(pid)?.starttime;
         self.attempts
             .values()
-            .find(|it| it.tree == Tree::Loose && it.main == Some((pid, starttime)) && !it.over)
+            .find(|it| it.tree == Tree::Loose && it.main == Some((pid, starttime)))
             .map(|it| it.key.clone())
     }
 
@@ -263,7 +272,7 @@ impl Books {
         let due: Vec<Key> = self
             .attempts
             .values()
-            .filter(|attempt| attempt.due().is_some_and(|due| due <= now))
+            .filter(|attempt| attempt.due() <= now)
             .map(|attempt| attempt.key.clone())
             .collect();
         let mut asking = false;
@@ -327,18 +336,17 @@ impl Books {
 
     /// Nothing of it is alive.
     pub fn finish(&mut self, key: &Key) {
-        let Some(attempt) = self.attempts.get_mut(key).filter(|it| !it.over) else {
+        let Some(mut attempt) = self.attempts.remove(key) else {
             return;
         };
-        attempt.over = true;
-        attempt.watch = Watch::Nothing;
         self.reports.push(attempt.outcome());
-        let cgroup = match &attempt.tree {
-            Tree::Cgroup(dir) => Some(dir.clone()),
+        let cgroup = match std::mem::replace(&mut attempt.tree, Tree::Loose) {
+            Tree::Cgroup(dir) => Some(dir),
             _ => None,
         };
         let group = attempt.group.take();
         let unharmed = attempt.ending.is_none() && matches!(attempt.exit, Some(Exit::Code(_)));
+        self.over.insert(key.clone(), attempt.over());
         // Its place may be the next one's, whose line comes after this one.
         self.note_later(&Line::Gone { key: key.clone() });
         let unwanted = match group {
@@ -375,7 +383,6 @@ impl Books {
 
     /// Whether this very process is one of ours, so that it is no stray.
     pub fn knows(&self, stray: &proc::Stray) -> bool {
-        let attempt = self.attempts.get(&stray.key);
-        attempt.is_some_and(|attempt| !attempt.over)
+        self.attempts.contains_key(&stray.key)
     }
 }

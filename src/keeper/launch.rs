@@ -30,7 +30,7 @@ fn identify(pid: i32) -> (i32, u64) {
 impl Books {
     pub fn start(&mut self, start: Start, stdio: [OwnedFd; 3]) {
         let key = start.key.clone();
-        let launched = if self.attempts.contains_key(&key) {
+        let launched = if self.has(&key) {
             Err(Failure {
                 errno: libc::EEXIST,
                 what: "this attempt was started before".to_owned(),
@@ -64,7 +64,6 @@ impl Books {
             failed: None,
             why: None,
             ending: None,
-            over: false,
         };
         let quiet = start.quiet;
         if let Some(group) = self.take_cgroup(&attempt.key) {

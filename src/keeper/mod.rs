@@ -188,6 +188,7 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
         base,
         journal,
         attempts: BTreeMap::new(),
+        over: BTreeMap::new(),
         children: HashMap::new(),
         unidentified: VecDeque::new(),
         waiting: VecDeque::new(),

@@ -33,12 +33,13 @@ pub fn take_over(books: &mut Books, entries: Vec<Entry>) {
         let key = entry.key.clone();
         let reason = entry.why.is_some();
         let (boot, held, minder) = (entry.boot.clone(), entry.held.clone(), entry.minder);
-        books
-            .attempts
-            .insert(key.clone(), Attempt::from_entry(entry));
-        let Some(attempt) = books.attempts.get_mut(&key).filter(|it| !it.over) else {
+        let gone = entry.gone;
+        let attempt = Attempt::from_entry(entry);
+        if gone {
+            books.over.insert(key, attempt.over());
             continue;
-        };
+        }
+        let attempt = books.attempts.entry(key.clone()).or_insert(attempt);
         if boot != clock::boot_id() {
             books.finish(&key);
             continue;
@@ -68,7 +69,7 @@ pub fn take_over(books: &mut Books, entries: Vec<Entry>) {
         if !main_runs {
             books.settle(&key, now);
         }
-        if reason && let Some(attempt) = books.attempts.get_mut(&key).filter(|it| !it.over) {
+        if reason && let Some(attempt) = books.attempts.get_mut(&key) {
             attempt.end_within(attempt.grace, now);
         }
         log(format_args!("took over {key}"));
@@ -85,7 +86,6 @@ pub fn clear_cgroups(books: &Books) {
     let ours: HashSet<&PathBuf> = books
         .attempts
         .values()
-        .filter(|attempt| !attempt.over)
         .filter_map(|attempt| match &attempt.tree {
             Tree::Cgroup(dir) => Some(dir),
             _ => None,

@@ -129,7 +129,7 @@ impl Server {
 
     /// Sets the alarm and waits for anyone to speak.
     fn wait(&mut self) -> io::Result<Vec<Source>> {
-        if self.books.attempts.is_empty() {
+        if self.books.attempts.is_empty() && self.books.over.is_empty() {
             // Nothing may follow that it could be written with.
             self.books.flush();
         }
