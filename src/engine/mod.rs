@@ -41,6 +41,7 @@ mod lock;
 mod looks;
 pub mod moves;
 pub mod notify;
+pub mod obey;
 pub mod observer;
 pub mod orders;
 pub mod outcome;

@@ -9,10 +9,11 @@ use crate::engine::boards;
 use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
 use crate::engine::event::{Event, Folder};
 use crate::engine::hire;
-use crate::engine::{Alarm, Busy, Engine, Stopping, attempt, confine, folders};
+use crate::engine::{Alarm, Busy, Engine, Stopping, attempt, confine, folders, obey};
 use crate::keeper::wire::Why;
 use crate::protocol::control::Action;
 use crate::protocol::document::Syntax;
+use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::spool::look::{Identity, Writer};
 use crate::watch::Hint;
@@ -112,7 +113,7 @@ impl Engine {
             }
             let revision = running.record.meta.revision;
             if let Some(wanted) = whole.command.revision.filter(|it| *it != revision) {
-                let reason = commands::wrong_revision(wanted, revision);
+                let reason = obey::wrong_revision(wanted, revision);
                 return self.refuse(name, whole.identity, reason);
             }
             return match whole.command.action {
@@ -122,7 +123,7 @@ impl Engine {
                     if known.iter().any(|it| it.is_for_file(&name, whole.identity)) {
                         return;
                     }
-                    running.cancelled = Some(commands::cancel_words(&whole.command));
+                    running.cancelled = Some(obey::cancel_words(&whole.command));
                     known.push(Dismissal::new(&self.world, &name, whole.identity));
                     self.deferred_commands.insert(name);
                     let command = whole.command;
@@ -131,7 +132,7 @@ impl Engine {
                     self.end(&id, Why::Cancelled, None);
                 }
                 action => {
-                    let reason = format!("can't {} {id}: it is in progress", action.as_str());
+                    let reason = obey::pointless(action, State::InProgress, &id);
                     self.refuse(name, whole.identity, reason);
                 }
             };
@@ -164,7 +165,7 @@ impl Engine {
         self.busy.insert(id, doing);
         self.deferred_commands.insert(name.clone());
         self.actors
-            .run(move |world| commands::carry_out(world, &name, whole));
+            .run(move |world| obey::carry_out(world, &name, whole));
     }
 
     /// Commands that came at a bad moment get another.

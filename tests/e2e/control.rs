@@ -121,6 +121,53 @@ fn retry_gives_a_failed_one_a_new_budget_and_a_waiting_one_its_turn() {
 }
 
 #[test]
+fn what_has_nothing_to_act_on_is_told_what_to_do_instead() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    root.drop_request("done", &orders("mark ran"));
+    root.completed("done");
+    root.drop_request("runs", &orders("mark up; forever"));
+    root.mark("runs.up");
+    let cases = [
+        (
+            "retry",
+            "done",
+            "can't retry done: it is completed; to run it again: mv handoffs/completed/done.json \
+             handoffs/pending/",
+        ),
+        (
+            "retry",
+            "runs",
+            "can't retry runs: it is in progress; cancel it first, or wait for its end",
+        ),
+        (
+            "cancel",
+            "done",
+            "can't cancel done: it is completed, and nothing of it runs",
+        ),
+        (
+            "approve",
+            "done",
+            "can't approve done: it is completed, and asks nobody",
+        ),
+    ];
+    for (action, id, reason) in cases {
+        let name = format!("{action}-{id}.json");
+        root.command(&name, &json!({ "action": action, "handoff_id": id }));
+        assert_eq!(refused(&root, &name), reason);
+    }
+    fs::rename(
+        root.path("handoffs/completed/done.json"),
+        root.path("handoffs/pending/done.json"),
+    )
+    .unwrap();
+    let again = root.record_that("completed", "done", |record| {
+        !record["handoffd"]["previous"].is_null()
+    });
+    assert_eq!(outcomes(&again), ["completed", "completed"]);
+}
+
+#[test]
 fn a_retry_does_not_pass_over_what_is_still_lacking() {
     let root = Root::with("defaults.retry.max_retries = 0\ndefaults.dependency_wait = '200ms'");
     let _daemon = Daemon::start(&root);
