@@ -13,17 +13,15 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::durable::{self, Durability};
-use crate::mutant;
-use crate::protocol::lifecycle::State;
 use crate::spool::batch::{Claims, Job, Pace, Step, is_bare, superseded};
 use crate::spool::change::Change;
 use crate::spool::layout::Layout;
-use crate::spool::look::{Identity, open_quietly};
+use crate::spool::place::Placer;
 use crate::spool::spare::Spares;
 use crate::spool::told::Told;
 use crate::store::audit::{AuditLog, Event};
@@ -66,14 +64,12 @@ impl Committer {
         let spares = Spares::new(&layout.spares(), durability);
         let told = Told::default();
         let mut worker = Worker {
-            layout,
+            placer: Placer::new(layout, durability, spares.clone()),
             audit,
             durability,
             on_trouble: Box::new(on_trouble),
             on_round,
             troubled: false,
-            aside: 0,
-            spares: spares.clone(),
             told: told.clone(),
             syncers: durable::Syncers::start()?,
             pace: Pace::default(),
@@ -120,14 +116,12 @@ impl Committer {
 }
 
 struct Worker {
-    layout: Layout,
+    placer: Placer,
     audit: AuditLog,
     durability: Durability,
     on_trouble: Box<dyn Fn(Option<String>) + Send>,
     on_round: Option<OnRound>,
     troubled: bool,
-    aside: u64,
-    spares: Spares,
     told: Told,
     syncers: durable::Syncers,
     pace: Pace,
@@ -194,7 +188,7 @@ impl Worker {
                 files.push(None);
                 continue;
             }
-            files.push(self.prepare(job).unwrap_or_else(|error| {
+            files.push(self.placer.prepare(job).unwrap_or_else(|error| {
                 note(error);
                 None
             }));
@@ -206,7 +200,7 @@ impl Worker {
             .map(|((job, file), rides)| file.is_some() || rides.is_some() || is_bare(job))
             .collect();
         if let Err(error) = self.write_audit(jobs, &ready) {
-            note(self.mend_folders(error));
+            note(self.placer.mend_folders(error));
             ready.fill(false);
         } else if let Err(error) = self.sync(files, &mut ready) {
             note(error);
@@ -217,9 +211,9 @@ impl Worker {
             .zip(&rides)
             .filter(|((job, ready), rides)| **ready && rides.is_none() && job.step < Step::Moved)
         {
-            match self.place(job) {
+            match self.placer.place(job) {
                 Ok(step) => job.step = step,
-                Err(error) => note(self.mend_folders(error)),
+                Err(error) => note(self.placer.mend_folders(error)),
             }
         }
         for (at, rides) in rides.iter().enumerate() {
@@ -232,55 +226,6 @@ impl Worker {
             Err(error) => note(error),
         }
         first_error.map_or(Ok(()), Err)
-    }
-
-    /// Writes what must be on disk before anything is put in place.
-    fn prepare(&mut self, job: &mut Job) -> io::Result<Option<File>> {
-        if job.step >= Step::Moved {
-            return Ok(None);
-        }
-        let file = match &mut job.change {
-            Change::Advance { bytes, .. } => {
-                // An earlier try's, which is not believed.
-                if let Some(temp) = job.temp.take() {
-                    let _ = std::fs::remove_file(temp);
-                }
-                Some(self.spares.write(bytes).map(|(temp, file)| {
-                    job.temp = Some(temp);
-                    file
-                }))
-            }
-            Change::Settle { id, at, .. } => {
-                match open_quietly(&self.layout.record(*at, id)) {
-                    // It has gone on meanwhile, or a person took it: nothing is left to settle.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        job.step = Step::Moved;
-                        return Ok(None);
-                    }
-                    opened => Some(opened),
-                }
-            }
-            Change::Reject(rejection) => match rejection.set_apart(&self.layout) {
-                Ok(None) => {
-                    job.step = Step::Skipped;
-                    return Ok(None);
-                }
-                set => {
-                    for event in &mut job.events {
-                        event.handoff_id = Some(rejection.id.clone());
-                    }
-                    set.transpose()
-                }
-            },
-            Change::Note | Change::Move { .. } => None,
-        };
-        let file = file.transpose().map_err(|error| self.mend_folders(error))?;
-        if let Some(file) = &file
-            && self.durability == Durability::Full
-        {
-            durable::start_writeback(file);
-        }
-        Ok(file)
     }
 
     fn write_audit(&mut self, jobs: &mut [Job], ready: &[bool]) -> io::Result<()> {
@@ -334,80 +279,6 @@ impl Worker {
         first
     }
 
-    /// Puts the new content in its place and moves the record on.
-    fn place(&mut self, job: &mut Job) -> io::Result<Step> {
-        match &job.change {
-            Change::Advance {
-                id,
-                from,
-                to,
-                bytes,
-            } => {
-                let mut record = self.layout.record(*from, id);
-                if mutant::is("move-before-content") {
-                    self.travel(id, *from, *to)?;
-                    record = self.layout.record(*to, id);
-                }
-                if mutant::is("overwrite-in-place") {
-                    std::fs::write(&record, bytes)?;
-                } else if let Some(temp) = &job.temp {
-                    match durable::exchange(temp, &record) {
-                        Ok(()) => {}
-                        // Somebody took it away.
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                            durable::replace(temp, &record)?;
-                            job.temp = None;
-                        }
-                        Err(error) => return Err(error),
-                    }
-                }
-                self.travel(id, *from, *to)?;
-            }
-            Change::Settle {
-                id, at: from, to, ..
-            }
-            | Change::Move { id, from, to } => {
-                self.travel(id, *from, *to)?;
-            }
-            Change::Reject(rejection) => rejection.place(&self.layout)?,
-            Change::Note => {}
-        }
-        Ok(Step::Moved)
-    }
-
-    /// Moves a record. A file in the way is somebody else's or older: it is set aside, never
-    /// deleted, and never the other way round.
-    fn travel(&mut self, id: &str, from: State, to: State) -> io::Result<()> {
-        if from == to {
-            return Ok(());
-        }
-        debug_assert!(from.may_become(to), "{from} to {to}");
-        let (source, target) = (self.layout.record(from, id), self.layout.record(to, id));
-        match durable::move_no_replace(&source, &target) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.aside += 1;
-                let name = format!("{id}.{}.{}.json", to.folder(), unique(&target, self.aside));
-                tracing::warn!(
-                    handoff_id = id,
-                    "a file stood in the way in {to}; set aside as {name}"
-                );
-                durable::move_no_replace(&target, &self.layout.aside().join(name))?;
-                durable::move_no_replace(&source, &target)
-            }
-            // A retry of a round that had moved it already.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && target.exists() => Ok(()),
-            moved => moved,
-        }
-    }
-
-    /// A state folder that somebody deleted is made again; the change is tried again after.
-    fn mend_folders(&self, error: io::Error) -> io::Error {
-        if error.kind() == io::ErrorKind::NotFound {
-            let _ = self.layout.ensure();
-        }
-        error
-    }
-
     /// Syncs every folder once that a change of this round was made in.
     fn sync_folders(&self, jobs: &[Job]) -> io::Result<()> {
         if self.durability == Durability::Relaxed {
@@ -415,7 +286,7 @@ impl Worker {
         }
         let moved = jobs.iter().filter(|job| job.step == Step::Moved);
         let folders: BTreeSet<PathBuf> = moved
-            .flat_map(|job| job.change.folders(&self.layout))
+            .flat_map(|job| job.change.folders(&self.placer.layout))
             .collect();
         let durability = self.durability;
         let sync = |folder: &PathBuf| -> durable::Sync {
@@ -444,35 +315,16 @@ impl Worker {
                 }
             };
             if let Change::Settle { leftover, keep, .. } = &job.change {
-                self.let_go(leftover, keep.as_deref());
+                self.placer.let_go(leftover, keep.as_deref());
             }
             if let Some(replaced) = &job.temp {
-                self.let_go(replaced, None);
+                self.placer.let_go(replaced, None);
             }
             if let Some(done) = job.done.take() {
                 done(finished);
             }
         }
     }
-
-    /// The synced record no longer needs the bytes it was made from. What stays behind after a
-    /// crash here is swept by the next start.
-    fn let_go(&self, leftover: &Path, keep: Option<&Path>) {
-        let gone = match keep {
-            Some(keep) => durable::replace(leftover, keep),
-            None => self.spares.let_go(leftover),
-        };
-        if let Err(error) = gone
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!("{}: {error}", leftover.display());
-        }
-    }
-}
-
-fn unique(path: &Path, count: u64) -> String {
-    let inode = Identity::at(path).map_or(0, |identity| identity.inode);
-    format!("{inode}-{count}")
 }
 
 #[cfg(test)]

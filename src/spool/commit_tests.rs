@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::clock::Wall;
+use crate::protocol::lifecycle::State;
+use crate::spool::look::Identity;
 use std::fs;
 use std::sync::mpsc;
 

@@ -11,6 +11,7 @@ pub mod claim;
 pub mod commit;
 pub mod layout;
 pub mod look;
+mod place;
 pub mod recover;
 pub mod reject;
 pub mod scan;
