@@ -263,11 +263,10 @@ fn spawn(
         &sha256(input.to_string().as_bytes())[..16]
     );
     let refused = refusal(record, id, &asked.agent, &entry, asked.by_result, config);
-    let attempt = record
-        .meta
-        .attempts
+    let attempts = &record.meta.attempts;
+    let attempt = attempts
         .last()
-        .map_or(0, |attempt| attempt.number);
+        .map_or((0, now), |it| (it.number, it.started_at));
     // One attempt, or none at all, may set several in motion one after the other.
     let child = child_id(chain, hop, id, attempt, links.children.len() + index);
     let mut request = Map::new();
@@ -383,10 +382,18 @@ fn refusal(
     None
 }
 
-/// An id that the same outcome gives again, so that a crash can't make two of one.
-fn child_id(chain: &str, hop: u32, parent: &str, attempt: u32, index: usize) -> String {
+/// An id that the same outcome gives again, so that a crash can't make two of one. A parent's id
+/// is free when its record is deleted, and its attempts are counted anew, so when the attempt began
+/// is part of it: what follows today is not what followed then.
+fn child_id(
+    chain: &str,
+    hop: u32,
+    parent: &str,
+    (attempt, begun): (u32, Wall),
+    index: usize,
+) -> String {
     let chain: String = chain.chars().take(MAX_CHAIN).collect();
-    let made_from = format!("{parent}\0{attempt}\0{index}");
+    let made_from = format!("{parent}\0{attempt}\0{begun}\0{index}");
     let hash = &sha256(made_from.as_bytes())[..8];
     format!("{}.{hop}-{hash}", chain.replace('~', "-"))
 }

@@ -35,7 +35,12 @@ fn a_workflow_decides_and_a_difference_is_a_warning() {
         "status": "complete", "summary": "s", "decisions": [{"decision": "d"}],
         "handoff": {"next_agent": "@somebody", "context": "c", "open_questions": ["q"]},
     }));
-    let followed = after_success(&record(&request), "x", &result, &config(), Wall(0));
+    let begun = |at| {
+        let mut record = record(&request);
+        record.meta.attempts.push(Attempt::begun(1, Wall(at)));
+        record
+    };
+    let followed = after_success(&begun(0), "x", &result, &config(), Wall(1));
     assert_eq!(followed.warnings.len(), 1);
     let spawn = followed.spawn.unwrap();
     assert!(
@@ -70,12 +75,12 @@ fn a_workflow_decides_and_a_difference_is_a_warning() {
         child["handoffd"]["asked"], 0,
         "steps of a workflow don't count"
     );
-    let again = after_success(&record(&request), "x", &result, &config(), Wall(9));
-    assert_eq!(
-        again.spawn.unwrap().id,
-        spawn.id,
-        "the same outcome, the same id"
-    );
+    let id_of = |record: Record| {
+        let followed = after_success(&record, "x", &result, &config(), Wall(9));
+        followed.spawn.unwrap().id
+    };
+    assert_eq!(id_of(begun(0)), spawn.id, "the same outcome, the same id");
+    assert_ne!(id_of(begun(2)), spawn.id, "another that was called x");
 
     let second = Record::admit(spawn.request, &spawn.id, None);
     let third = after_success(&second, &spawn.id, &result, &config(), Wall(0))

@@ -1,5 +1,7 @@
 //! Sequential chains: the next agent that a result names, and the steps of a workflow.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -72,7 +74,8 @@ fn a_result_names_the_next_agent_who_gets_all_that_it_said() {
         hash.len() == 8 && hash.chars().all(|c| c.is_ascii_hexdigit()),
         "{id}"
     );
-    let digest = Sha256::digest(b"first\x001\x000");
+    let begun = text(&first["handoffd"]["attempts"][0]["started_at"]);
+    let digest = Sha256::digest(format!("first\x001\x00{begun}\x000"));
     assert_eq!(
         hash,
         format!(
@@ -83,6 +86,23 @@ fn a_result_names_the_next_agent_who_gets_all_that_it_said() {
     assert!(children(&next).is_empty());
     assert_eq!(root.names("handoffs/completed").len(), 2);
     root.assert_audit_is_sound();
+}
+
+#[test]
+fn an_id_that_is_used_again_has_followers_of_its_own() {
+    let next = r#"echo '{"status": "complete", "phase": "p", "summary": "s",
+        "handoff": {"next_agent": "b", "context": "go on"}}'"#;
+    let root = Root::team("", &[("a", next), ("b", "echo ran")]);
+    let _daemon = Daemon::start(&root);
+    let mut followers = Vec::new();
+    for _ in 0..2 {
+        root.drop_request("again", &ask("@a"));
+        let follower = child(&root.completed("again"));
+        root.completed(&follower);
+        followers.push(follower);
+        fs::remove_file(root.path("handoffs/completed/again.json")).unwrap();
+    }
+    assert_ne!(followers[0], followers[1], "the second was not made");
 }
 
 #[test]

@@ -264,6 +264,26 @@ fn a_cancel_of_what_has_completed_reaches_what_it_set_in_motion() {
 }
 
 #[test]
+fn an_id_that_is_used_again_is_not_given_what_an_earlier_helper_said() {
+    let asks = delegates(&json!([{ "agent": "b", "input": {} }]));
+    let root = Root::team(
+        "",
+        &[("a", &asks), ("b", r#"echo '{"status": "complete"}'"#)],
+    );
+    let _daemon = Daemon::start(&root);
+    let mut helpers = Vec::new();
+    for _ in 0..2 {
+        root.drop_request("nightly", &ask("@a"));
+        let record = root.completed("nightly");
+        let helper = text(&record["handoffd"]["returns"][0]["id"]);
+        root.completed(&helper);
+        helpers.push(helper);
+        std::fs::remove_file(root.path("handoffs/completed/nightly.json")).unwrap();
+    }
+    assert_ne!(helpers[0], helpers[1], "the second never ran");
+}
+
+#[test]
 fn a_helper_that_somebody_deleted_is_lost_and_its_parent_is_told() {
     let asked = json!([{"agent": "human"}]);
     let root = Root::team("", &[("boss", &delegates(&asked))]);
