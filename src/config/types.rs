@@ -29,6 +29,24 @@ pub struct Config {
     pub metrics: Metrics,
 }
 
+impl Config {
+    /// The settings in which `new` differs and that only a start takes up.
+    pub fn needs_a_start(&self, new: &Self) -> Vec<&'static str> {
+        let (old, daemon) = (&self.daemon, &new.daemon);
+        let settings = [
+            ("daemon.watch", old.watch != daemon.watch),
+            ("daemon.durability", old.durability != daemon.durability),
+            (
+                "daemon.allow_network_fs",
+                old.allow_network_fs != daemon.allow_network_fs,
+            ),
+            ("metrics.listen", self.metrics != new.metrics),
+        ];
+        let changed = settings.into_iter().filter(|(_, changed)| *changed);
+        changed.map(|(name, _)| name).collect()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Daemon {
     /// Attempts at once, over all specialists.

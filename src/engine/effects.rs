@@ -171,7 +171,7 @@ fn set_in_motion(world: &World, spawn: &Spawn) -> io::Result<()> {
             let mut record = Record::admit(spawn.request.clone(), &spawn.id, None);
             let actions = vec![
                 "See the whole way with handoffd chain; let the specialists end it, or raise \
-                 daemon.max_hops"
+                 daemon.max_hops and send the daemon SIGHUP"
                     .to_owned(),
             ];
             let told = refusal(ErrorCode::Blocked, why.clone(), actions);

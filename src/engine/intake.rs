@@ -108,7 +108,7 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
                 identity.size
             ),
             "Put large inputs into a file below artifacts/ and name it in the request, or raise \
-             daemon.max_request_size",
+             daemon.max_request_size and send the daemon SIGHUP",
             Writer::Unknown,
             true,
         ),

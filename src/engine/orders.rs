@@ -348,6 +348,7 @@ impl Engine {
         match config {
             Ok(config) => {
                 let config: Arc<Config> = Arc::from(config);
+                let later = self.world.config().needs_a_start(&config);
                 self.schedule
                     .set_limits(config.daemon.max_concurrent, |agent| {
                         Self::limits_of(&config, agent)
@@ -357,7 +358,13 @@ impl Engine {
                 self.plan_retention();
                 self.refit();
                 self.problem("config", None);
-                tracing::info!("configuration read again (watch and durability need a restart)");
+                match later.as_slice() {
+                    [] => tracing::info!("configuration read again"),
+                    later => tracing::warn!(
+                        "configuration read again; restart the daemon to have it use the new {}",
+                        later.join(" and ")
+                    ),
+                }
                 self.observer.reloaded(&self.counts().to_string());
             }
             Err(error) => {

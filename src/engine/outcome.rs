@@ -446,8 +446,8 @@ fn not_started(errno: i32, what: &str, agent: &AgentName) -> Failure {
         ErrorCode::ProcessingError,
         format!("the command of {agent} could not be started ({what}){system}"),
         vec![format!(
-            "Correct what is named there in [specialists.\"{agent}\"] in handoffd.toml, or \
-             install what is missing; then retry"
+            "Correct what is named there in [specialists.\"{agent}\"] in handoffd.toml and send the \
+             daemon SIGHUP, or install what is missing; then retry"
         )],
     );
     told.retryable = true;

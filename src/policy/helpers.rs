@@ -156,7 +156,7 @@ fn await_helpers(
                 why_refused(&refused),
                 vec![
                     "See the chain with handoffd chain; let the specialists end it, or raise \
-                     daemon.max_hops"
+                     daemon.max_hops and send the daemon SIGHUP"
                         .to_owned(),
                 ],
             );

@@ -194,8 +194,8 @@ pub fn unknown_agent(request: &Request, config: &Config) -> Failure {
         format!("no specialist is called {}; {known}", request.agent),
         vec![
             format!(
-                "Add [specialists.\"{}\"] with a command to handoffd.toml, or correct \
-                 target.agent_id",
+                "Add [specialists.\"{}\"] with a command to handoffd.toml and send the daemon \
+                 SIGHUP, or correct target.agent_id",
                 request.agent
             ),
             "Then move the file back to handoffs/pending/".to_owned(),

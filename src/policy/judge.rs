@@ -370,7 +370,7 @@ fn oversized(ended: &Ended) -> Failure {
             "Let the specialist write a smaller result: large things go into files below \
              artifacts/, which the result lists in artifacts"
                 .to_owned(),
-            "Or raise daemon.max_output_size, then retry".to_owned(),
+            "Or raise daemon.max_output_size, send the daemon SIGHUP, then retry".to_owned(),
         ],
     )
 }

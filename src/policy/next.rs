@@ -252,6 +252,11 @@ pub(super) fn close(
 
 /// Writes a failure into the record and decides it for `failed/`.
 pub fn fail(record: &mut Record, told: &Failure, max_retries: u32, at: Wall) {
+    let waiting = record.doc.get("waiting");
+    if waiting.and_then(|waiting| waiting.get("on")?.as_str()) == Some("retry") {
+        // The one that it waits for is never made.
+        record.meta.retries = record.meta.retries.saturating_sub(1);
+    }
     record.decide(State::Failed);
     if record.meta.current_attempts().is_empty() {
         not_starting(record);

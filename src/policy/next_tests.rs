@@ -100,6 +100,16 @@ fn text_is_kept_as_output() {
 }
 
 #[test]
+fn a_retry_that_is_cancelled_before_its_turn_does_not_count() {
+    let mut record = running();
+    end(&mut record, Exit::Code(1), "");
+    assert_eq!(record.doc["waiting"]["on"], "retry");
+    fail(&mut record, &cancelled("while it waited"), 1, Wall(0));
+    assert_eq!(record.doc["retry_count"], 0);
+    assert_eq!(record.doc["retry_available"], true);
+}
+
+#[test]
 fn failures_retry_after_30_60_120_and_then_fail() {
     let mut record = running();
     let mut waits = Vec::new();

@@ -235,7 +235,11 @@ pub const RECORD: &[Field] = &[
     ),
     field("failed_at", Shape::Instant, "When it was given up"),
     field("timestamp_failed", Shape::Instant, "The same as failed_at"),
-    field("execution_time_seconds", SECONDS, "All attempts together"),
+    field(
+        "execution_time_seconds",
+        SECONDS,
+        "All attempts of this budget together; those before are in handoffd.previous",
+    ),
     field("result", Shape::Map, "What the specialist gave back, whole"),
     field("error", Shape::Object(ERROR), "Why it failed"),
     field("waiting", Shape::Object(WAITING), "What it waits for"),

@@ -61,9 +61,15 @@ fn a_running_handoff_s_record_that_was_moved_to_pending_starts_nothing() {
     let _daemon = Daemon::start(&root);
     let before = running(&root);
     fs::rename(root.state("in-progress", "x"), root.pending("x.json")).unwrap();
-    let (duplicate, code) = root.failed("x~2");
-    assert_eq!(code, "DUPLICATE_ID", "{duplicate}");
+    // Who finds it first decides: it is refused as a duplicate, or moved back.
+    wait_until("it is gone from pending/", || {
+        (!root.pending("x.json").exists()).then_some(())
+    });
     ends_untouched(&root, &before);
+    for name in root.names("handoffs/failed") {
+        let (duplicate, code) = root.failed(name.trim_end_matches(".json"));
+        assert_eq!(code, "DUPLICATE_ID", "{duplicate}");
+    }
 }
 
 #[test]

@@ -156,12 +156,13 @@ fn a_handoff_whose_specialist_is_gone_after_a_reload_is_told_so() {
         "retry_policy": { "retry_delay_seconds": 3600 } });
     root.drop_request("x", &request);
     root.record("waiting", "x");
-    root.configure("daemon.max_concurrent = 2");
+    root.configure("daemon.max_concurrent = 2\ndaemon.durability = 'relaxed'");
     daemon.signal(Signal::HUP);
-    wait_until("the reload", || {
+    let log = wait_until("the reload", || {
         let log = fs::read_to_string(root.path("daemon-log/00.log")).unwrap();
-        log.contains("configuration read again").then_some(())
+        log.contains("configuration read again").then_some(log)
     });
+    assert!(log.contains("use the new daemon.durability"), "{log}");
     root.command("c.json", &json!({ "action": "retry", "handoff_id": "x" }));
     let (record, code) = root.failed("x");
     assert_eq!(code, "UNKNOWN_AGENT");
