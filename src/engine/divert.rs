@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use crate::config::Config;
+use crate::engine::admit::admit;
 use crate::engine::attempt::shown;
 use crate::engine::commands::Dismissal;
 use crate::engine::effects::{Decided, has_effects};
@@ -108,7 +109,7 @@ fn try_divert(
     };
     let own_id = (id == wanted).then(|| id.clone());
     let passage = world.passage(&id);
-    let mut record = Record::admit(doc, &id, Some(sha256));
+    let mut record = admit(world, doc, &id, sha256);
     let path = world.layout.pending().join(name);
     let durability = world.config().daemon.durability;
     let submitted = Submitted::new(&path, identity, (&record, syntax), durability);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::engine::admit::admit;
 use crate::engine::ahead;
 use crate::engine::attempt::{NotLaunched, Post, Running, Source};
 use crate::engine::begin::{Start, begin};
@@ -111,7 +112,7 @@ fn from_pending(
         ..
     } = *submission;
     let request = Arc::new(request.map_err(|_| again(NotLaunched::LookAgain))?);
-    let mut record = Record::admit(doc, id, Some(sha256));
+    let mut record = admit(world, doc, id, sha256);
     record.meta.destination = probe.meta.destination;
     if let Some(receipt) = receipt {
         acknowledge(world, &mut record, &request, *receipt);

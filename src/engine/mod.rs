@@ -5,6 +5,7 @@
 //! and syncing happen on worker threads and come back as events. One id has at most one job at
 //! a time (`busy`), which is what keeps two hands off one record.
 
+pub mod admit;
 pub mod again;
 pub mod ahead;
 pub mod arrivals;

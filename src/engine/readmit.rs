@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use crate::engine::admit::admit;
 use crate::engine::divert::{Destination, apply, destination, refused};
 use crate::engine::effects::said_again;
 use crate::engine::event::Event;
@@ -74,7 +75,7 @@ pub fn readmit(
     {
         return Found::Left(format!("{}/{id}.json: {error}", folder.folder()));
     }
-    let mut record = Record::admit(doc, id, Some(sha256(bytes)));
+    let mut record = admit(world, doc, id, sha256(bytes));
     let request = Request::from_record(&record, &stem);
     let destination = match &request {
         // Only a duplicate is taken out of pending/ under a numbered id.

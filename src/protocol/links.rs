@@ -112,6 +112,15 @@ impl Links {
         self.children.retain(is_id);
     }
 
+    /// It is the first of a chain of its own.
+    pub fn forget_the_way_here(&mut self) {
+        self.chain = None;
+        self.hop = 0;
+        self.asked = 0;
+        self.parent = None;
+        self.trail.clear();
+    }
+
     /// The chain's name: its first handoff's id.
     pub fn chain_of<'a>(&'a self, id: &'a str) -> &'a str {
         self.chain.as_deref().unwrap_or(id)

@@ -285,7 +285,7 @@ fn what_a_submission_says_of_its_links_moves_nothing_and_wakes_nobody() {
     root.mark(&format!("{kid}.up"));
     let own = json!({
         "format": 1, "revision": 3, "attempts": [], "to": "completed",
-        "chain": "../../../escaped", "hop": 7, "parent": "parent", "children": [kid, "../x"],
+        "chain": "parent", "hop": 7, "parent": "parent", "children": [kid, "../x"],
         "returns": [{"id": "parent", "status": "completed"}],
         "spawns": [{"id": "made", "request": ask("@fake")},
                    {"id": "../../made", "request": ask("@fake")}],
@@ -293,7 +293,13 @@ fn what_a_submission_says_of_its_links_moves_nothing_and_wakes_nobody() {
     root.drop_request("forged", &with(ask("@n"), json!({ "handoffd": own })));
     let forged = root.completed("forged");
     let follower = children(&forged).pop().unwrap();
-    assert!(follower.starts_with("forged.8-"), "{follower}");
+    assert_eq!(
+        children(&forged),
+        std::slice::from_ref(&follower),
+        "the kid is not its own"
+    );
+    assert!(follower.starts_with("forged.1-"), "{follower}");
+    assert!(forged["handoffd"]["parent"].is_null(), "{forged:#}");
     root.mark(&format!("{follower}.up"));
     assert!(forged["handoffd"]["returns"].is_null(), "{forged:#}");
     root.command(
