@@ -56,6 +56,7 @@ pub mod recovery;
 pub mod retention;
 pub mod sampling;
 mod shown;
+mod signals;
 pub mod start;
 pub mod story;
 mod succession;
