@@ -13,12 +13,13 @@
 
 mod take;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 
-use rustix::fs::{AtFlags, CWD, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::mutant;
@@ -44,6 +45,24 @@ pub fn move_no_replace(from: &Path, to: &Path) -> io::Result<()> {
         }
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Like [`move_no_replace`], into a folder that is held open.
+pub fn move_no_replace_into(from: &Path, dir: &File, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, dir, name, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            rustix::fs::linkat(CWD, from, dir, name, AtFlags::empty())?;
+            std::fs::remove_file(from)
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Holds a folder open, if it is one: a link that stands there is an error, wherever it leads.
+pub fn open_folder(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
 /// Moves `from` over `to`, replacing it in one step.
@@ -234,6 +253,24 @@ pub fn write_whole(
     bytes: &[u8],
     durability: Durability,
 ) -> io::Result<()> {
+    let dir = File::open(path.parent().unwrap_or(Path::new(".")))?;
+    write_whole_in(
+        &dir,
+        path.file_name().unwrap_or_default(),
+        temp,
+        bytes,
+        durability,
+    )
+}
+
+/// Like [`write_whole`], in a folder that is held open.
+pub fn write_whole_in(
+    dir: &File,
+    name: &OsStr,
+    temp: &Path,
+    bytes: &[u8],
+    durability: Durability,
+) -> io::Result<()> {
     let written = (|| {
         match std::fs::remove_file(temp) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -241,14 +278,13 @@ pub fn write_whole(
         }
         let file = create(temp, bytes)?;
         sync_file(&file, durability)?;
-        replace(temp, path)
+        Ok(rustix::fs::renameat(CWD, temp, dir, name)?)
     })();
     if written.is_err() {
         let _ = std::fs::remove_file(temp);
     }
     written?;
-    let parent = path.parent().unwrap_or(Path::new("."));
-    sync_dir(&File::open(parent)?, durability)
+    sync_dir(dir, durability)
 }
 
 #[cfg(test)]
@@ -284,6 +320,31 @@ mod tests {
             assert_eq!(std::fs::read(there.join("b")).unwrap(), b"a");
             assert_eq!(std::fs::read_dir(&there).unwrap().count(), 1);
         }
+    }
+
+    #[test]
+    fn what_goes_into_an_open_folder_goes_there_wherever_its_name_leads() {
+        let top = tempfile::tempdir().unwrap();
+        let [here, there, elsewhere] = ["here", "there", "elsewhere"].map(|name| {
+            let path = top.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            path
+        });
+        let dir = open_folder(&here).unwrap();
+        std::fs::remove_dir(&there).unwrap();
+        replace(&here, &there).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &here).unwrap();
+        assert!(open_folder(&here).is_err(), "a link is no folder");
+        let (a, temp) = (top.path().join("a"), top.path().join("temp"));
+        create(&a, b"a").unwrap();
+        move_no_replace_into(&a, &dir, OsStr::new("a")).unwrap();
+        create(&a, b"another").unwrap();
+        let refused = move_no_replace_into(&a, &dir, OsStr::new("a")).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        write_whole_in(&dir, OsStr::new("b"), &temp, b"b", Durability::Full).unwrap();
+        assert_eq!(std::fs::read(there.join("a")).unwrap(), b"a");
+        assert_eq!(std::fs::read(there.join("b")).unwrap(), b"b");
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
     }
 
     #[test]

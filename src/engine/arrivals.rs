@@ -90,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// While everybody may write to a folder, nothing is taken from it and nothing starts. Once
-    /// that is mended, all is looked at that came meanwhile.
+    /// While everybody may write to a folder, or one leads out of the root, nothing is taken from any
+    /// and nothing starts. Once that is mended, all is looked at that came meanwhile.
     pub(super) fn on_shared(&mut self, found: Option<(String, String)>) {
         let was = std::mem::replace(&mut self.shared, found.is_some());
         let text = found.map(|(what, advice)| {

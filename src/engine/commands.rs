@@ -5,10 +5,12 @@
 //! between the two does not carry it out again.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, statat};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -20,6 +22,7 @@ use crate::protocol::control::Command;
 use crate::protocol::document::{self, Syntax};
 use crate::protocol::name::Ext;
 use crate::spool::change::Change;
+use crate::spool::layout::make_folder;
 use crate::spool::look::{Identity, Looked, Writer, look};
 use crate::store::audit;
 
@@ -173,46 +176,67 @@ impl Dismissal {
     }
 }
 
-/// Moves a command that can't be carried out to `rejected/`, and says why beside it.
+/// Moves a command that can't be carried out to `rejected/`, and says why beside it. Where that
+/// can't be done, the command stays, and the loop has it tried again.
 pub fn refuse(world: &World, name: &OsStr, identity: Identity, reason: &str) {
-    let now = world.now();
     let path = world.layout.control().join(name);
-    let folder = world.layout.refused_control();
-    let shown = shown(name);
-    if Identity::at(&path).is_ok_and(|now| now == identity) {
-        let moved = fs::create_dir_all(&folder).and_then(|()| {
-            let kept = free_name(&folder, name);
-            let note = note_name(&kept);
-            let text = json!({
-                "file": shown, "reason": reason, "timestamp": now.wall.to_string(),
-            });
-            let mut bytes = serde_json::to_vec_pretty(&text).unwrap_or_default();
-            bytes.push(b'\n');
-            let durability = world.config().daemon.durability;
-            let temp = world
-                .layout
-                .tmp()
-                .join(format!("reason-{}", identity.inode));
-            durable::write_whole(&folder.join(&note), &temp, &bytes, durability)?;
-            durable::move_no_replace(&path, &folder.join(&kept))
-        });
-        if let Err(error) = moved {
-            tracing::warn!(file = shown, "the command could not be set aside: {error}");
-        }
-        tracing::warn!(file = shown, "command refused: {reason}");
-        let line = audit::Event::new(now.wall, "command_refused")
-            .with("file", shown)
-            .with("reason", reason);
-        world.committer.submit(Change::Note, vec![line], |_| {});
+    let owned = name.to_owned();
+    if !Identity::at(&path).is_ok_and(|now| now == identity) {
+        return world.tell(Event::CommandDone { name: owned });
     }
-    world.tell(Event::CommandDone {
-        name: name.to_owned(),
-    });
+    if let Err(why) = set_aside(world, &path, name, reason) {
+        return world.tell(Event::CommandStuck { name: owned, why });
+    }
+    let shown = shown(name);
+    tracing::warn!(file = shown, "command refused: {reason}");
+    let line = audit::Event::new(world.now().wall, "command_refused")
+        .with("file", shown)
+        .with("reason", reason);
+    world.committer.submit(Change::Note, vec![line], |_| {});
+    world.tell(Event::CommandDone { name: owned });
+}
+
+/// Whoever may write to `control/` may put something else in the place of `rejected/`. So it is
+/// held open while it is used, and never reached through a link.
+fn set_aside(world: &World, path: &Path, name: &OsStr, reason: &str) -> Result<(), String> {
+    let folder = open_rejected(world)?;
+    let (kept, now) = (free_name(&folder, name), world.now().wall);
+    let text = json!({ "file": shown(name), "reason": reason, "timestamp": now.to_string() });
+    let mut bytes = serde_json::to_vec_pretty(&text).unwrap_or_default();
+    bytes.push(b'\n');
+    let temp = format!("reason-{}", Identity::at(path).map_or(0, |it| it.inode));
+    let temp = world.layout.tmp().join(temp);
+    let durability = world.config().daemon.durability;
+    durable::write_whole_in(&folder, &note_name(&kept), &temp, &bytes, durability)
+        .and_then(|()| durable::move_no_replace_into(path, &folder, &kept))
+        .map_err(|error| error.to_string())
+}
+
+fn open_rejected(world: &World) -> Result<File, String> {
+    let path = world.layout.refused_control();
+    let opened = match durable::open_folder(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_folder(&path).and_then(|()| durable::open_folder(&path))
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| {
+        let shown = world.layout.relative(&path);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => format!(
+                "{shown} is a symlink, and nothing is written through one; delete it: rm {shown}"
+            ),
+            Ok(found) if !found.is_dir() => {
+                format!("{shown} is no folder; move it away: mv {shown} {shown}.old.tmp")
+            }
+            _ => format!("{shown}: {error}"),
+        }
+    })
 }
 
 /// The name itself, or with a number before it where an earlier refusal has it.
-fn free_name(folder: &Path, name: &OsStr) -> OsString {
-    let taken = |name: &OsStr| fs::symlink_metadata(folder.join(name)).is_ok();
+fn free_name(folder: &File, name: &OsStr) -> OsString {
+    let taken = |name: &OsStr| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
     let numbered = |n: u32| {
         let mut numbered = OsString::from(format!("{n}-"));
         numbered.push(name);

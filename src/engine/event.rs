@@ -52,7 +52,8 @@ pub enum Event {
         folder: Folder,
         listed: Listing,
     },
-    /// Whether everybody may write to a folder, with what to do about it.
+    /// Whether everybody may write to a folder, or one leads out of the root, with what to do about
+    /// it.
     Shared(Option<(String, String)>),
     Seen {
         name: OsString,
@@ -123,6 +124,11 @@ pub enum Event {
     /// A command was carried out or refused, and its file is gone.
     CommandDone {
         name: OsString,
+    },
+    /// A command is refused and can't be set aside, for this reason: it is still there.
+    CommandStuck {
+        name: OsString,
+        why: String,
     },
     /// A record changed by a command or a wait that ended, without an attempt.
     Moved {

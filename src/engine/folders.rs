@@ -1,4 +1,5 @@
-//! The folders themselves: those that are gone, and those that everybody may write to.
+//! The folders themselves: those that are gone, those that lead elsewhere, and those that everybody
+//! may write to.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,26 +11,43 @@ use crate::engine::world::World;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 
-/// The first folder of handoffs that everybody may write to, with what to do about it. A group
-/// may: that is how producers of other users are let in.
+/// The first folder that is a link out of the root: what is moved there would be written wherever
+/// the link leads.
+fn astray(layout: &Layout) -> Option<(String, String)> {
+    let folder = layout
+        .moved_between()
+        .find(|folder| layout.leads_out(folder))?;
+    let folder = folder.display();
+    Some((
+        format!("{folder} is a symlink that leads out of the root"),
+        format!("put a folder in its place, with what it held: rm {folder}"),
+    ))
+}
+
+/// The first folder of handoffs that everybody may write to, or that leads elsewhere, with what to
+/// do about it. A group may write: that is how producers of other users are let in.
 pub fn shared(layout: &Layout, config: &Config) -> Option<(String, String)> {
-    if config.daemon.allow_shared {
-        return None;
+    let astray = astray(layout);
+    if astray.is_some() || config.daemon.allow_shared {
+        return astray;
     }
     let states = State::ALL.map(|state| layout.state(state).to_owned());
     let above = [layout.root().to_owned(), layout.handoffs().to_owned()];
     let others = [
         layout.control(),
-        layout.refused_control(),
         layout.own().to_owned(),
         layout.run().to_path_buf(),
         layout.audit(),
         layout.context(),
     ];
+    // Whatever stands there in its place is not used, and must not hold up the rest.
+    let refused = Some(layout.refused_control())
+        .filter(|folder| fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()));
     above
         .into_iter()
         .chain(states)
         .chain(others)
+        .chain(refused)
         .find_map(|folder| {
             let mode = fs::metadata(&folder).ok()?.permissions().mode() & 0o7777;
             (mode & 0o002 != 0).then(|| {

@@ -117,6 +117,8 @@ enum Busy {
 enum Alarm {
     Look(OsString),
     ReadCommand(OsString),
+    /// Commands that could not be set aside are tried again.
+    StuckCommands,
     Vitals,
     Rescan,
     StopWaiting,
@@ -242,6 +244,8 @@ pub struct Engine {
     looks_awaited: HashSet<OsString>,
     /// Commands that are being set aside.
     refusing: HashSet<OsString>,
+    /// Commands that could not be set aside.
+    stuck: orders::Stuck,
     /// Commands whose end is an attempt's end.
     dismissals: HashMap<String, Vec<Dismissal>>,
 
@@ -343,6 +347,7 @@ impl Engine {
             Event::Concluded(concluded) => self.on_concluded(concluded),
             Event::Command { name, file } => self.on_command(name, *file),
             Event::CommandDone { name } => self.on_command_done(&name),
+            Event::CommandStuck { name, why } => self.on_command_stuck(name, &why),
             Event::Moved { id, to, parked } => self.on_moved(&id, to, parked),
             Event::Unmoved { id } => self.on_unmoved(id),
             Event::DependencyStates { id, needs } => self.on_dependency_states(&id, &needs),
@@ -392,6 +397,7 @@ impl Engine {
             match alarm {
                 Alarm::Look(name) => self.look(name),
                 Alarm::ReadCommand(name) => self.read_command(name),
+                Alarm::StuckCommands => self.reread_stuck(),
                 Alarm::Vitals => self.sample(),
                 Alarm::Rescan => self.rescan(),
                 Alarm::StopWaiting => self.end_all("shutdown_grace is over"),

@@ -1,5 +1,6 @@
 //! Orders from outside: commands, and the periodic rescan.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -17,6 +18,17 @@ use crate::protocol::name::Ext;
 use crate::spool::look::{Identity, Writer};
 use crate::watch::Hint;
 
+/// How long a command that can't be set aside is left alone.
+const STUCK_AGAIN_MS: u64 = 1000;
+
+/// Commands that could not be set aside.
+#[derive(Debug, Default)]
+pub struct Stuck {
+    names: BTreeSet<OsString>,
+    /// The alarm to try them again is set.
+    due: bool,
+}
+
 impl Engine {
     pub(super) fn read_command(&mut self, name: OsString) {
         if self.reading_commands.insert(name.clone()) {
@@ -33,6 +45,7 @@ impl Engine {
             CommandFile::Nothing => {
                 self.unsettled.remove(&settle_key(&name));
                 self.deferred_commands.remove(&name);
+                self.forget_stuck(&name);
             }
             CommandFile::Changing => self.read_command_later(name),
             CommandFile::Broken {
@@ -71,6 +84,46 @@ impl Engine {
     pub(super) fn on_command_done(&mut self, name: &OsString) {
         self.refusing.remove(name);
         self.deferred_commands.remove(name);
+        self.forget_stuck(name);
+    }
+
+    fn forget_stuck(&mut self, name: &OsString) {
+        if self.stuck.names.remove(name) && self.stuck.names.is_empty() {
+            self.problem("commands", None);
+        }
+    }
+
+    /// It is not forgotten: nobody would look at an unchanged folder again.
+    pub(super) fn on_command_stuck(&mut self, name: OsString, why: &str) {
+        self.refusing.remove(&name);
+        self.deferred_commands.remove(&name);
+        self.stuck.names.insert(name);
+        let first = self.stuck.names.first().map(|name| attempt::shown(name));
+        let text = first.map(|first| {
+            format!(
+                "the command handoffs/control/{first} is refused and can't be set aside: {why} (it \
+                 is tried again every second)"
+            )
+        });
+        self.problem("commands", text);
+        self.try_stuck_later();
+    }
+
+    fn try_stuck_later(&mut self) {
+        if !std::mem::replace(&mut self.stuck.due, true) {
+            let at = self.now_ms() + STUCK_AGAIN_MS;
+            self.alarm(at, Alarm::StuckCommands);
+        }
+    }
+
+    pub(super) fn reread_stuck(&mut self) {
+        self.stuck.due = false;
+        if self.shared {
+            return self.try_stuck_later();
+        }
+        for name in self.stuck.names.clone() {
+            self.read_command(name);
+        }
     }
 
     fn command_settled(&mut self, name: &OsString, identity: Identity, writer: Writer) -> bool {

@@ -113,12 +113,12 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         return Err(in_root(format!("{what}; {advice}")));
     }
     let layout = Layout::new(&root);
-    layout
-        .ensure()
-        .map_err(|error| in_root(error.to_string()))?;
     if let Some((what, advice)) = folders::shared(&layout, &config) {
         return Err(in_root(format!("{what}; {advice}")));
     }
+    layout
+        .ensure()
+        .map_err(|error| in_root(error.to_string()))?;
     let lock = lock::hold_patiently(&layout)?;
     layout
         .check_one_file_system()
@@ -324,6 +324,7 @@ fn build(
         deferred_commands: HashSet::new(),
         looks_awaited: HashSet::new(),
         refusing: HashSet::new(),
+        stuck: super::orders::Stuck::default(),
         dismissals: HashMap::new(),
         alarms: BinaryHeap::new(),
         due: super::Due::default(),

@@ -169,23 +169,33 @@ impl Layout {
 
     /// Makes what is missing, for its user and group only. What is there stays as it is.
     pub fn ensure(&self) -> io::Result<()> {
-        let folders = State::ALL
-            .iter()
-            .map(|state| self.state(*state).to_owned())
-            .chain([
-                self.control(),
-                self.refused_control(),
-                self.audit(),
-                self.context(),
-            ])
-            .chain([self.artifacts()])
-            .chain(OWN.iter().map(|name| self.0.own.join(name)));
-        for folder in folders {
+        let others = [self.audit(), self.context(), self.artifacts()];
+        for folder in self.moved_between().chain(others) {
             make_folder(&folder).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
             })?;
         }
+        // Those who may write to control/ may put anything in its place: that is told when it is
+        // needed, and keeps nothing else from being made.
+        let _ = make_folder(&self.refused_control());
         Ok(())
+    }
+
+    /// All folders that files are moved between.
+    pub fn moved_between(&self) -> impl Iterator<Item = PathBuf> {
+        let states = State::ALL.map(|state| self.state(state).to_owned());
+        let own = OWN.iter().map(|name| self.0.own.join(name));
+        states.into_iter().chain([self.control()]).chain(own)
+    }
+
+    /// Whether a folder is a link to somewhere outside of the root, or to nowhere.
+    pub fn leads_out(&self, folder: &Path) -> bool {
+        let is_inside = || {
+            let root = fs::canonicalize(self.root())?;
+            io::Result::Ok(fs::canonicalize(folder)?.starts_with(root))
+        };
+        fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink())
+            && !is_inside().unwrap_or(false)
     }
 
     /// All folders that a record moves between must be one file system, or a move is no rename.
@@ -194,12 +204,7 @@ impl Layout {
         let Ok(home) = fs::metadata(self.handoffs()).map(|home| home.dev()) else {
             return Ok(());
         };
-        let folders = State::ALL
-            .iter()
-            .map(|state| self.state(*state).to_owned())
-            .chain([self.control()])
-            .chain(OWN.iter().map(|name| self.0.own.join(name)));
-        for folder in folders {
+        for folder in self.moved_between() {
             if fs::metadata(&folder).is_ok_and(|folder| folder.dev() != home) {
                 return Err(io::Error::new(
                     io::ErrorKind::CrossesDevices,

@@ -120,6 +120,73 @@ fn retry_gives_a_failed_one_a_new_budget_and_a_waiting_one_its_turn() {
     obeyed(&root, "yaml.yaml");
 }
 
+/// How many lines of the audit log tell of a refused command.
+fn refusals(root: &Root) -> usize {
+    let lines = root.names("audit").into_iter().filter_map(|name| {
+        let text = fs::read_to_string(root.path("audit").join(name)).ok()?;
+        Some(text.matches("\"event\":\"command_refused\"").count())
+    });
+    lines.sum()
+}
+
+#[test]
+fn a_command_that_can_t_be_set_aside_is_told_of_and_goes_once_it_can() {
+    for in_the_way in ["a link", "a link to nowhere", "a file"] {
+        let root = Root::new();
+        let _daemon = Daemon::start(&root);
+        root.assert_works("good");
+        let outside = tempfile::tempdir().unwrap();
+        let rejected = root.path("handoffs/control/rejected");
+        fs::rename(&rejected, root.path("handoffs/control/.r")).unwrap();
+        match in_the_way {
+            "a link" => std::os::unix::fs::symlink(outside.path(), &rejected).unwrap(),
+            "a link to nowhere" => {
+                std::os::unix::fs::symlink(outside.path().join("not-there"), &rejected).unwrap();
+            }
+            _ => fs::write(&rejected, "mine").unwrap(),
+        }
+        // Bytes that are no command, and a command that nobody can obey.
+        fs::write(root.path("handoffs/control/evil"), "attacker").unwrap();
+        cancel(&root, "nobody.json", "nosuch");
+        wait_until("it is told", || {
+            let told = root.problems();
+            let stuck = told.contains("evil is refused and can't be set aside");
+            (stuck && told.contains("control/rejected is")).then_some(())
+        });
+        root.assert_works("better");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+        assert_eq!(refusals(&root), 0, "{in_the_way}");
+        fs::remove_file(&rejected).unwrap();
+        assert!(refused(&root, "evil").contains("named"));
+        assert!(refused(&root, "nobody.json").contains("nosuch"));
+        wait_until("the problem is gone", || {
+            (root.problems() == "[]").then_some(())
+        });
+        wait_until("the lines", || (refusals(&root) >= 2).then_some(()));
+        assert_eq!(refusals(&root), 2, "{in_the_way}");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+        assert_eq!(root.names("handoffs/control"), [".r", "rejected"]);
+    }
+}
+
+#[test]
+fn a_stuck_command_that_somebody_takes_away_is_forgotten() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    root.assert_works("good");
+    let rejected = root.path("handoffs/control/rejected");
+    fs::remove_dir(&rejected).unwrap();
+    fs::write(&rejected, "mine").unwrap();
+    cancel(&root, "nobody.json", "nosuch");
+    wait_until("it is told", || {
+        root.problems().contains("nobody.json").then_some(())
+    });
+    fs::remove_file(root.path("handoffs/control/nobody.json")).unwrap();
+    wait_until("it is forgotten", || {
+        (root.problems() == "[]").then_some(())
+    });
+}
+
 #[test]
 fn what_has_nothing_to_act_on_is_told_what_to_do_instead() {
     let root = Root::new();

@@ -232,6 +232,53 @@ fn a_folder_that_was_deleted_and_made_again_is_noticed() {
 }
 
 #[test]
+fn a_state_folder_that_leads_out_of_the_root_is_refused_and_told_of() {
+    let outside = tempfile::tempdir().unwrap();
+    let root = Root::with("daemon.rescan = '200ms'");
+    let daemon = Daemon::start(&root);
+    root.assert_works("before");
+    for folder in ["completed", "failed", "waiting", "in-progress"] {
+        let path = root.path("handoffs").join(folder);
+        let away = root.path(folder);
+        fs::rename(&path, &away).unwrap();
+        // The daemon makes it again if it is seen without it.
+        wait_until("the link stands", || {
+            let _ = fs::remove_dir(&path);
+            std::os::unix::fs::symlink(outside.path(), &path).ok()
+        });
+        wait_until("it is told", || {
+            let told = format!("{folder} is a symlink that leads out of the root");
+            root.problems().contains(&told).then_some(())
+        });
+        root.drop_request(folder, &orders("exit 0"));
+        fs::remove_file(&path).unwrap();
+        wait_until("the folder is back", || {
+            let _ = fs::remove_dir(&path);
+            fs::rename(&away, &path).ok()
+        });
+        root.completed(folder);
+        assert!(!root.problems().contains("symlink"), "{}", root.problems());
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "{folder}");
+    }
+    daemon.kill();
+    let path = root.path("handoffs/failed");
+    fs::rename(&path, root.path("failed")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), &path).unwrap();
+    for args in [["run", "--drain"], ["check", "--deep"]] {
+        let output = root.cli(&args);
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(!output.status.success(), "{said:?}");
+        assert!(said.concat().contains("leads out of the root"), "{said:?}");
+    }
+    // A link that stays inside harms nobody.
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(root.path("failed"), &path).unwrap();
+    let _daemon = Daemon::start(&root);
+    root.drop_request("bad", &orders("exit 64"));
+    root.failed("bad");
+}
+
+#[test]
 fn an_edited_wait_is_believed_only_where_it_is_still_a_record() {
     let root = Root::new();
     let daemon = Daemon::start(&root);

@@ -52,6 +52,11 @@ fn check_folder(layout: &Layout, folder: &PathBuf, alone: bool, report: &mut Rep
             "it is no folder",
             "move it away and start the daemon, which makes the folder",
         ),
+        Ok(_) if layout.leads_out(folder) => Fault::new(
+            Invariant::Folders,
+            "it is a symlink that leads out of the root",
+            format!("put a folder in its place, with what it held: rm {shown}"),
+        ),
         Ok(found) => {
             let mode = found.permissions().mode();
             if mode & 0o700 != 0o700 {
