@@ -18,12 +18,13 @@ use crate::durable;
 use crate::engine::attempt::shown;
 use crate::engine::event::Event;
 use crate::engine::world::World;
-use crate::protocol::control::Command;
+use crate::protocol::control::{Action, Command};
 use crate::protocol::document::{self, Syntax};
 use crate::protocol::name::Ext;
 use crate::spool::change::Change;
 use crate::spool::layout::make_folder;
 use crate::spool::look::{Identity, Looked, Writer, look};
+use crate::spool::scan;
 use crate::store::audit;
 
 /// The largest command that is read.
@@ -140,6 +141,22 @@ pub fn read(world: &World, name: &OsStr) -> CommandFile {
     }
 }
 
+/// The cancels that stand in `control/` and can be read.
+pub fn cancels(world: &World) -> Vec<WholeCommand> {
+    let mut found = Vec::new();
+    let listed = scan::names(&world.layout.control(), |name| {
+        if let CommandFile::Whole(whole) = read(world, &name)
+            && whole.command.action == Action::Cancel
+        {
+            found.push(whole);
+        }
+    });
+    if let Err(error) = listed {
+        tracing::warn!("handoffs/control can't be listed: {error}");
+    }
+    found
+}
+
 /// The right to delete a command's file, once what it asked for is on disk.
 #[derive(Debug)]
 pub struct Dismissal {
@@ -163,9 +180,9 @@ impl Dismissal {
         self.name == name
     }
 
-    /// Whether it is for this very file, and not for another that came under its name.
-    pub fn is_for_file(&self, name: &OsStr, identity: Identity) -> bool {
-        self.is_for(name) && self.identity == identity
+    /// Whether it is for the very same file, and not for another that came under its name.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.is_for(&other.name) && self.identity == other.identity
     }
 
     pub fn carried_out(self) {

@@ -60,6 +60,7 @@ mod signals;
 pub mod start;
 pub mod story;
 mod succession;
+mod takeup;
 pub mod tasks;
 pub mod users;
 pub mod verify;

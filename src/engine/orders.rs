@@ -9,6 +9,7 @@ use crate::engine::boards;
 use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
 use crate::engine::event::{Event, Folder};
 use crate::engine::hire;
+use crate::engine::moves::remember;
 use crate::engine::{Alarm, Busy, Engine, attempt, folders, obey};
 use crate::keeper::wire::Why;
 use crate::protocol::control::Action;
@@ -158,10 +159,18 @@ impl Engine {
         let id = whole.command.handoff_id.as_str().to_owned();
         if let Some(running) = self.running.get_mut(&id) {
             if running.record.meta.applied.contains(&whole.key) {
-                // Carried out before a crash, and not yet deleted.
-                self.deferred_commands.insert(name.clone());
                 let done = Dismissal::new(&self.world, &name, whole.identity);
-                return self.actors.run(move |_| done.carried_out());
+                self.deferred_commands.insert(name);
+                if running.cancelled.is_none() {
+                    return self.actors.run(move |_| done.carried_out());
+                }
+                // A cancel's file stays until the attempt has ended, and may be read more than once.
+                let is_ending = running.ending.is_some();
+                self.dismiss_later(id.clone(), done);
+                if !is_ending {
+                    self.end(&id, Why::Cancelled, None);
+                }
+                return;
             }
             let revision = running.record.meta.revision;
             if let Some(wanted) = whole.command.revision.filter(|it| *it != revision) {
@@ -170,13 +179,10 @@ impl Engine {
             }
             return match whole.command.action {
                 Action::Cancel => {
-                    let known = self.dismissals.entry(id.clone()).or_default();
-                    // Its file stays until the attempt has ended, and may be read more than once.
-                    if known.iter().any(|it| it.is_for_file(&name, whole.identity)) {
-                        return;
-                    }
                     running.cancelled = Some(obey::cancel_words(&whole.command));
-                    known.push(Dismissal::new(&self.world, &name, whole.identity));
+                    remember(&mut running.record, whole.key);
+                    let done = Dismissal::new(&self.world, &name, whole.identity);
+                    self.dismiss_later(id.clone(), done);
                     self.deferred_commands.insert(name);
                     let command = whole.command;
                     self.actors
@@ -218,6 +224,14 @@ impl Engine {
         self.deferred_commands.insert(name.clone());
         self.actors
             .run(move |world| obey::carry_out(world, &name, whole));
+    }
+
+    /// Deletes a command when the attempt has ended that it ends.
+    fn dismiss_later(&mut self, id: String, done: Dismissal) {
+        let known = self.dismissals.entry(id).or_default();
+        if !known.iter().any(|it| it.is_same(&done)) {
+            known.push(done);
+        }
     }
 
     /// Commands that came at a bad moment get another.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::clock::Wall;
 use crate::durable;
+use crate::engine::commands::WholeCommand;
 use crate::engine::story::{REFUSED, transition};
 use crate::engine::world::World;
 use crate::keeper::wire::{Held, Key};
@@ -49,6 +50,8 @@ pub struct Past {
     /// This is a start: a decided record may not have been moved yet. Later on, one that says
     /// where it goes and stands elsewhere was put there by hand.
     pub at_start: bool,
+    /// The cancels in `control/`, once somebody asked for them.
+    pub cancels: Option<Vec<WholeCommand>>,
 }
 
 impl Past {
@@ -135,6 +138,7 @@ impl Past {
             told_since: read_since(recent),
             recent: by_id,
             at_start: true,
+            cancels: None,
         })
     }
 

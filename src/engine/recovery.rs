@@ -8,32 +8,28 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use crate::durable;
-use crate::engine::attempt::{NO_SLOT, Running, Verifying, verify_key};
+use crate::engine::attempt::{Running, verify_key};
 use crate::engine::effects::{has_unmade, settle};
 use crate::engine::event::Event;
-use crate::engine::former::{is_resident_record, lost, work_under};
+use crate::engine::former::{is_resident_record, lost};
 use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
 use crate::engine::past::{Claim, Past};
 use crate::engine::readmit::{File, readmit, reject};
 use crate::engine::story::transition;
+use crate::engine::takeup::{judge_later, remember_cancels, running, take_up_verify, tell_start};
 use crate::engine::world::World;
-use crate::keeper::wire::{self, Held, Key};
-use crate::policy::intake::Terms;
+use crate::keeper::wire::{self, Held, Key, Why};
 use crate::policy::next::{refusal, wait};
 use crate::protocol::document;
 use crate::protocol::error::ErrorCode;
-use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::{AttemptOutcome, Record};
-use crate::protocol::request::Request;
 use crate::runner::collect;
-use crate::runner::vitals::Vitals;
 use crate::spool::change::Change;
 use crate::spool::claim::Origin;
 use crate::spool::look::{Identity, Looked, look};
@@ -92,9 +88,9 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
         Stands::of(Record::document(&bytes), past.known.contains(id))
     };
     if let Stands::Ours(record) = &stands {
-        let lines = past.recent.remove(id).unwrap_or_default();
+        let lines = past.recent.get(id).map_or(&[][..], Vec::as_slice);
         let told = world.committer.told();
-        told.remember(&lines, id, record.meta.revision);
+        told.remember(lines, id, record.meta.revision);
     }
     let (fact, held) = attempt_of(world, &stands, id, past);
     let has_leftover = claim
@@ -280,11 +276,15 @@ fn carry_on(
             Found::UnderWay
         }
         Action::Adopt | Action::Judge | Action::NotBegun | Action::Interrupted => {
-            let Some(running) = running(world, id, record, held.as_ref(), identity) else {
+            let Some(mut running) = running(world, id, record, held.as_ref(), identity) else {
                 return Found::Nothing;
             };
             tell_start(world, id, &running, past);
             let checker = past.attempts.remove(&verify_key(&running.key));
+            let mut ends = held.iter().chain(&checker).map(|held| held.why);
+            if ends.any(|why| why == Some(Why::Cancelled)) {
+                remember_cancels(world, &mut running, past);
+            }
             let end = match (action, held.map(|held| (held.state, held.why))) {
                 (Action::Adopt, _) => return Found::Running(Box::new(running)),
                 (_, Some((wire::State::Ended(exit), why))) => End::of(exit, why),
@@ -303,52 +303,6 @@ fn carry_on(
         }
         _ => Found::Nothing,
     }
-}
-
-/// Has an attempt judged by the loop's own workers: a start should not wait for that.
-fn judge_later(world: &World, running: Running, end: End) {
-    let running = Box::new(running);
-    world.tell(Event::Judge { running, end });
-}
-
-/// Goes on with an attempt whose work was being verified.
-fn take_up_verify(world: &World, mut running: Running, work: End, checker: Held) -> Found {
-    let slot = checker.note.get("slot").and_then(serde_json::Value::as_u64);
-    let slot = slot
-        .and_then(|slot| u32::try_from(slot).ok())
-        .unwrap_or(NO_SLOT);
-    world.slots.occupy(slot);
-    let work = work_under(&checker, work);
-    running.verify = Some(Verifying { work, slot });
-    match checker.state {
-        wire::State::Running | wire::State::Ending => return Found::Running(Box::new(running)),
-        wire::State::Ended(exit) => judge_later(world, running, End::of(exit, checker.why)),
-        wire::State::Failed(failure) => {
-            let (errno, what) = (failure.errno, failure.what);
-            judge_later(world, running, End::NotStarted { errno, what });
-        }
-    }
-    Found::UnderWay
-}
-
-/// A claim's line is written with the next batch, which a crash may have forestalled.
-fn tell_start(world: &World, id: &str, running: &Running, past: &Past) {
-    let record = &running.record;
-    let known = past.told.contains(&(id.to_owned(), record.meta.revision));
-    let Some(attempt) = record.running_attempt() else {
-        return;
-    };
-    let read_far_enough = past
-        .told_since
-        .is_none_or(|since| since <= attempt.started_at);
-    if known || !read_far_enough {
-        return;
-    }
-    let (from, to) = (State::Pending, State::InProgress);
-    let line = transition(record, id, "started", from, to, world.now().wall);
-    world
-        .committer
-        .submit(Change::Note, vec![line.with("recovered", true)], |_| {});
 }
 
 fn close_unbegun(record: &mut Record, world: &World) {
@@ -396,47 +350,6 @@ fn event_for(record: &Record, to: State) -> &'static str {
         _ if record.meta.retries > 0 => "retry_scheduled",
         _ => "waiting",
     }
-}
-
-/// Takes up an attempt again from its record and the keeper's memory of it.
-fn running(
-    world: &World,
-    id: &str,
-    record: Record,
-    held: Option<&Held>,
-    identity: Option<Identity>,
-) -> Option<Running> {
-    let attempt = record.running_attempt()?.clone();
-    let config = world.config();
-    let stem = HandoffId::parse_made(id).ok()?;
-    let request = Request::from_record(&record, &stem).ok()?;
-    let note = |key: &str| held.and_then(|held| held.note.get(key)?.as_u64());
-    let slot = note("slot").and_then(|slot| u32::try_from(slot).ok());
-    let now = world.now();
-    let ran = u64::try_from(now.wall.0.saturating_sub(attempt.started_at.0)).unwrap_or(0);
-    // Without a slot there is nothing to read: one that no attempt has is as good as empty.
-    let slot = slot.unwrap_or(NO_SLOT);
-    world.slots.occupy(slot);
-    if let Some(path) = &record.meta.destination {
-        world.reserve(path, id);
-    }
-    Some(Running {
-        key: Key::new(id, attempt.number),
-        identity,
-        agent: request.agent.clone(),
-        terms: Terms::of(&request, config.specialist(&request.agent), &config),
-        slot,
-        started_boot_ms: note("started_boot_ms").unwrap_or_else(|| now.boot_ms.saturating_sub(ran)),
-        vitals: Vitals::new(now.boot_ms),
-        cpu_ms: None,
-        ending: None,
-        cancelled: None,
-        keeper: world.counted_keeper().1,
-        verify: None,
-        post: None,
-        record,
-        request: Arc::new(request),
-    })
 }
 
 /// Claims whose file never left `pending/`, or has gone on already: only their leftovers stay.

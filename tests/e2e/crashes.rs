@@ -106,26 +106,38 @@ const SLOW_TO_GO: &str = "trap 'mark told' TERM; mark up; while :; do sleep 0.05
 
 #[test]
 fn a_cancel_that_was_under_way_is_still_a_cancel_after_a_crash() {
-    for with_keeper in [false, true] {
-        let root = Root::with("defaults.kill_grace = '2s'");
+    // Adopted while it goes, taken over by another keeper, and over before anybody looks.
+    for (with_keeper, gone) in [(false, false), (true, false), (false, true)] {
+        let root = Root::with("defaults.kill_grace = '1s'");
         let daemon = Daemon::start(&root);
-        root.drop_request("x", &orders(SLOW_TO_GO));
+        root.drop_request("x", &orders(&format!("away far; {SLOW_TO_GO}")));
+        let pid = root.pid_mark("x.far");
         root.mark("x.up");
-        root.command("c.json", &json!({ "action": "cancel", "handoff_id": "x" }));
+        let revision = root.record("in-progress", "x")["handoffd"]["revision"].clone();
+        let command = json!({ "action": "cancel", "handoff_id": "x", "by": "kim",
+            "comment": "no more", "revision": revision });
+        root.command("c.json", &command);
         root.mark("x.told");
         let keeper = keeper(root.dir());
         daemon.kill();
         if with_keeper {
             kill(keeper, Signal::KILL);
         }
+        if gone {
+            wait_until("it is over", || (!is_alive(pid)).then_some(()));
+        }
         let _daemon = Daemon::start(&root);
         let (record, code) = root.failed("x");
         assert_eq!(code, "CANCELLED");
         assert_eq!(outcomes(&record), ["cancelled"]);
+        let message = text(&record["error"]["message"]);
+        assert_eq!(message, "cancelled while it ran, by kim: no more");
         wait_until("the command is gone", || {
             (root.names("handoffs/control") == ["rejected"]).then_some(())
         });
         assert!(root.names("handoffs/control/rejected").is_empty());
+        assert_eq!(root.told("x", "command"), 1);
+        root.assert_audit_is_sound();
     }
 }
 
