@@ -95,8 +95,10 @@ pub(super) fn newest(state: &TaskState) -> HashMap<&str, (&str, &str)> {
         .collect()
 }
 
-/// Whether the state says what the next agent needs.
-pub(super) fn pre_handoff(after: &TaskState) -> GateResult {
+/// Whether the state says what the next agent needs. Of its decisions only those after the first
+/// `known` are asked for their reasons: nobody can mend what another brought. `to_somebody` is
+/// whether there has to be a next agent at all.
+pub(super) fn pre_handoff(after: &TaskState, known: usize, to_somebody: bool) -> GateResult {
     let mut missing: Vec<String> = Vec::new();
     let phase = after.phase();
     for (name, absent) in [
@@ -106,7 +108,8 @@ pub(super) fn pre_handoff(after: &TaskState) -> GateResult {
         (
             "target_agent",
             // After the end there is nobody left to hand on to.
-            after.target_agent().trim().is_empty()
+            to_somebody
+                && after.target_agent().trim().is_empty()
                 && !phase.as_ref().is_some_and(Phase::is_completed),
         ),
     ] {
@@ -114,25 +117,31 @@ pub(super) fn pre_handoff(after: &TaskState) -> GateResult {
             missing.push(format!("{name} is not set"));
         }
     }
-    let mut bare = after
-        .decisions()
-        .enumerate()
-        .filter(|(_, decision)| decision.why().trim().is_empty());
-    if let Some((at, decision)) = bare.next() {
-        let more = match bare.count() {
-            0 => String::new(),
-            more => format!(" (and {more} more)"),
-        };
-        missing.push(format!(
-            "decisions_made[{at}] has no rationale: {:?}{more}",
-            one_line(decision.what(), SHOWN)
-        ));
-    }
+    missing.extend(without_reason(after, known));
     if missing.is_empty() {
         GateResult::new(PRE_HANDOFF, true, "the state says what it must")
     } else {
         GateResult::new(PRE_HANDOFF, false, missing.join("; "))
     }
+}
+
+/// The first decision after the first `known` that does not say why, and whose it is.
+pub(super) fn without_reason(state: &TaskState, known: usize) -> Option<String> {
+    let mut bare = state
+        .decisions()
+        .skip(known)
+        .filter(|decision| decision.why().trim().is_empty());
+    let first = bare.next()?;
+    let of = match first.agent() {
+        "" => String::new(),
+        agent => format!(" of {}", one_line(agent, SHOWN)),
+    };
+    let more = match bare.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let what = one_line(first.what(), SHOWN);
+    Some(format!("the decision {what:?}{of} has no rationale{more}"))
 }
 
 /// Whether the phase has the artifacts that it requires. No result where it requires none.

@@ -39,23 +39,35 @@ fn entry(path: &str, kind: &str, hash: &str) -> Value {
 
 #[test]
 fn the_pre_handoff_gate_asks_for_what_the_next_agent_needs() {
-    assert!(pre_handoff(&state(&json!({}))).passed);
+    assert!(pre_handoff(&state(&json!({})), 0, true).passed);
     for (over, word) in [
         (json!({"task_title": " "}), "task_title"),
         (json!({"phase": null}), "phase"),
         (json!({"source_agent": ""}), "source_agent"),
         (json!({"target_agent": null}), "target_agent"),
         (
-            json!({"decisions_made": [{"decision": "d", "rationale": "r"}, {"decision": "JWT"},
-                {"decision": "x", "rationale": "  "}]}),
-            "decisions_made[1] has no rationale: \"JWT\" (and 1 more)",
+            json!({"decisions_made": [{"decision": "d", "rationale": "r"},
+                {"decision": "JWT", "agent": "@coder"}, {"decision": "x", "rationale": "  "}]}),
+            "the decision \"JWT\" of @coder has no rationale (and 1 more)",
         ),
     ] {
-        let result = pre_handoff(&state(&over));
+        let result = pre_handoff(&state(&over), 0, true);
         assert!(!result.passed && result.reason.contains(word), "{result:?}");
     }
     let end = json!({"phase": "completed", "target_agent": ""});
-    assert!(pre_handoff(&state(&end)).passed);
+    assert!(pre_handoff(&state(&end), 0, true).passed);
+    let open = json!({"phase": "testing", "target_agent": ""});
+    assert!(pre_handoff(&state(&open), 0, false).passed);
+}
+
+#[test]
+fn what_others_decided_without_a_reason_is_not_asked_for() {
+    let state = state(&json!({"decisions_made": [{"decision": "old"}, {"decision": "new"}]}));
+    for (known, passed) in [(0, false), (1, false), (2, true)] {
+        assert_eq!(pre_handoff(&state, known, true).passed, passed, "{known}");
+    }
+    let named = without_reason(&state, 1).unwrap();
+    assert_eq!(named, "the decision \"new\" has no rationale");
 }
 
 #[test]

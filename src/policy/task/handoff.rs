@@ -57,6 +57,8 @@ pub struct New {
     after: TaskState,
     entered: Option<Phase>,
     hands_on: bool,
+    /// Whether a next agent must be known: a result may move the phase and leave that open.
+    to_somebody: bool,
     claims: Vec<GateResult>,
     human: Option<GateResult>,
     key: Option<String>,
@@ -144,6 +146,7 @@ pub fn draft(
         after,
         entered: entered.cloned(),
         hands_on: delta.hands_on || delta.target.is_some() || delta.phase.is_some(),
+        to_somebody: delta.hands_on,
         claims: delta.claims.clone(),
         human,
         key: key.map(str::to_owned),
@@ -209,6 +212,16 @@ impl New {
         Asked::of(&self.after, self.entered.as_ref(), phases, gates)
     }
 
+    /// What was decided without a reason, of what it brings.
+    pub fn without_reason(&self) -> Option<String> {
+        gates::without_reason(&self.after, self.known())
+    }
+
+    /// How many decisions others have brought.
+    fn known(&self) -> usize {
+        self.before.decisions().len()
+    }
+
     fn waits(&self) -> bool {
         self.human.as_ref().is_some_and(|human| !human.passed)
     }
@@ -259,7 +272,7 @@ pub fn settle(
     }
     let mut results = Vec::new();
     if new.hands_on {
-        results.push(gates::pre_handoff(&new.after));
+        results.push(gates::pre_handoff(&new.after, new.known(), new.to_somebody));
     }
     if let Some(phase) = &new.entered {
         results.extend(gates::phase_gate(&new.after, phase, phases, found));

@@ -296,6 +296,39 @@ fn what_hands_nothing_on_need_not_be_complete() {
 }
 
 #[test]
+fn a_result_may_move_the_phase_and_leave_open_who_is_next() {
+    let mut nobody = before();
+    nobody.set("target_agent", "");
+    let mut moves = work();
+    (moves.target, moves.hands_on) = (None, false);
+    let state = handed_on(settled(&nobody, &moves, None));
+    assert_eq!(state.phase().unwrap().name(), "testing");
+    // Whoever hands on by a command does not leave it open.
+    moves.hands_on = true;
+    let step = settled(&nobody, &moves, None);
+    assert!(matches!(step, Step::Failed { .. }), "{step:?}");
+}
+
+#[test]
+fn one_is_judged_by_the_decisions_that_it_brings() {
+    let mut bare = before();
+    bare.append(
+        "decisions_made",
+        [json!({"decision": "sqlite", "agent": "one"})],
+    );
+    handed_on(settled(&bare, &work(), None));
+    let mut brings = work();
+    brings.decisions[0].shift_remove("rationale");
+    let Step::Failed { gates, .. } = settled(&before(), &brings, None) else {
+        panic!()
+    };
+    assert_eq!(
+        gates[0].reason,
+        "the decision \"JWT\" of coder has no rationale"
+    );
+}
+
+#[test]
 fn the_end_needs_no_next_agent() {
     let state = handed_on(settled(
         &before(),

@@ -27,7 +27,7 @@ pub fn problems(state: &TaskState, agent: Option<&str>, found: &Found) -> Vec<St
             one_line(agent, 80)
         ));
     }
-    let complete = pre_handoff(state);
+    let complete = pre_handoff(state, 0, true);
     if !complete.passed {
         problems.push(complete.reason);
     }
