@@ -14,6 +14,7 @@ use crate::engine::event::{Diverted, Event};
 use crate::engine::intake::{Broken, Submission};
 use crate::engine::parked::Parked;
 use crate::engine::story::{refusal_line, transition};
+use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::policy::complete::{complete, not_starting};
 use crate::policy::follow::after_success;
@@ -126,6 +127,7 @@ fn try_divert(
         record.set("acknowledgment", receipt.acknowledgment);
     }
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
+    tasks::forewarn(world, &mut record, &id);
     let bytes = record.to_bytes();
     let taken = claim::from_pending(
         &world.layout,

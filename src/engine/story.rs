@@ -2,6 +2,7 @@
 
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::task::TaskId;
 use crate::protocol::view::View;
 use crate::store::audit;
 
@@ -49,6 +50,15 @@ pub fn record_gone(id: &str, at: crate::clock::Wall) -> audit::Event {
     audit::Event::new(at, "record_gone")
         .about(id)
         .with("from", State::Waiting.status())
+}
+
+/// One audit line for an outcome that can't go into the state of its task. Without a revision: the
+/// record moves on all the same.
+pub fn state_unwritten(id: &str, task: &TaskId, why: &str, at: crate::clock::Wall) -> audit::Event {
+    audit::Event::new(at, "state_unwritten")
+        .about(id)
+        .with("task_id", task.as_str())
+        .with("message", why)
 }
 
 /// One audit line for bytes that are no request. Which id their notice gets is settled when they

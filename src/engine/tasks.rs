@@ -4,27 +4,32 @@
 //! state itself is changed as an effect of the decided record, and knows which outcomes it has
 //! taken in, so that a crash in between neither loses one nor applies it twice.
 
+mod brought;
+
 use std::io;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::clock::Wall;
+use crate::engine::story::state_unwritten;
 use crate::engine::world::World;
+use crate::policy::complete::warn;
 use crate::policy::judge::{Failure, failure};
-use crate::policy::next::human_issue;
 use crate::policy::task::{
-    Delta, Draft, Found, GateResult, MAX_SUMMARY_TOKENS, Step, draft, settle, summary,
+    Draft, Found, GateResult, MAX_SUMMARY_TOKENS, Refusal, Step, draft, settle, summary,
 };
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
-use crate::protocol::lifecycle::State;
-use crate::protocol::record::{Attempt, AttemptOutcome, Record};
-use crate::protocol::task::{Phase, TaskId, TaskState};
-use crate::protocol::view::View;
+use crate::protocol::record::Record;
+use crate::protocol::task::{TaskId, TaskState};
 use crate::runner::gate;
+use crate::spool::change::Change;
 use crate::store::artifacts::RelPath;
 use crate::store::tasks::{Store, StoreError};
+
+pub use brought::task_of;
+use brought::{Brought, brought};
 
 /// How long one try waits for a task's lock; it is tried again as long as it takes.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -32,24 +37,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// Where a record keeps what its gates said.
 const GATES: &str = "gates";
 
-/// What an outcome brings to its task.
-struct Brought {
-    task: TaskId,
-    /// Names the outcome, so that it is taken in once.
-    key: String,
-    delta: Delta,
-    title: String,
-    phase: Option<Phase>,
-}
-
 fn store(world: &World) -> Store {
     Store::new(world.layout.root(), world.config().daemon.durability).waiting(LOCK_WAIT)
-}
-
-/// The task of a record, if it names one.
-pub fn task_of(record: &Record) -> Option<TaskId> {
-    let named = View::of_record(record).context("task_id")?.as_str()?;
-    TaskId::parse(named).ok()
 }
 
 /// What an attempt is told of its task.
@@ -64,125 +53,20 @@ pub fn concerns(record: &Record) -> bool {
     brought(record, "", Wall(0)).is_some()
 }
 
-fn brought(record: &Record, id: &str, now: Wall) -> Option<Brought> {
-    let task = task_of(record)?;
-    let result = record.doc.get("result")?.as_object()?;
-    let attempt = record.meta.attempts.last();
-    let completed = record.meta.to == Some(State::Completed);
-    let helped = record.meta.to == Some(State::Waiting)
-        && matches!(
-            attempt.and_then(|attempt| attempt.outcome),
-            Some(AttemptOutcome::Blocked | AttemptOutcome::Delegated)
-        );
-    let held = record.meta.to == Some(State::Waiting)
-        && record
-            .doc
-            .get("waiting")
-            .and_then(|it| it.get("on")?.as_str())
-            == Some("human")
-        && human_issue(result).is_some();
-    if !(completed || helped || held) {
-        return None;
-    }
-    let view = View::of_record(record);
-    let source = view.agent_written().unwrap_or("unknown").to_owned();
-    let (mut delta, wrong) = Delta::of_result(result, &source, now);
-    for error in wrong {
-        tracing::warn!(handoff_id = id, "not taken into the task's state: {error}");
-    }
-    if let Some(artifacts) = delivered(record) {
-        delta.artifacts = artifacts;
-    }
-    if helped {
-        (delta.phase, delta.target) = (None, None);
-    }
-    if let Some(next) = record.meta.links.spawns.first().filter(|_| completed) {
-        let target = next.request.get("target");
-        let agent = target.and_then(|target| target.get("agent_id")?.as_str());
-        delta.target = agent.map(str::to_owned).or(delta.target);
-        let phase = target
-            .and_then(|target| target.get("phase"))
-            .and_then(Phase::asked);
-        delta.phase = delta.phase.or(phase);
-    }
-    let answer = record.doc.get("answer");
-    if answer.and_then(|answer| answer.get("action")?.as_str()) == Some("approve") {
-        let by = answer.and_then(|answer| answer.get("by")?.as_str());
-        delta.approved_by = Some(by.unwrap_or("a person").to_owned());
-    }
-    let title = view
-        .context("task_title")
-        .or_else(|| {
-            record
-                .doc
-                .get("acknowledgment")?
-                .get("understood")?
-                .get("task")
-        })
-        .and_then(Value::as_str)
-        .map_or_else(
-            || task.as_str().to_owned(),
-            |title| title.chars().take(200).collect(),
-        );
-    let own = view.phase().map(Value::String);
-    let worked = result
-        .get("phase")
-        .filter(|phase| !phase.is_null())
-        .cloned();
-    Some(Brought {
-        key: key_of(id, attempt, record),
-        task,
-        delta,
-        title,
-        phase: worked.or(own).as_ref().and_then(Phase::asked),
-    })
-}
-
-/// Names an outcome for good. An id whose record was deleted is free again, and counts its attempts
-/// anew, so when it began is part of it; a report, which has no attempt, knows when it ended.
-fn key_of(id: &str, attempt: Option<&Attempt>, record: &Record) -> String {
-    let number = attempt.map_or(0, |attempt| attempt.number);
-    let at = match attempt {
-        Some(attempt) => attempt.started_at.to_string(),
-        None => record
-            .doc
-            .get("completed_at")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned(),
-    };
-    format!("{id}#{number} {at}")
-}
-
-/// The artifacts that the daemon took delivery of, in the state's words.
-fn delivered(record: &Record) -> Option<Vec<Map<String, Value>>> {
-    let list = record.doc.get("output")?.get("artifacts")?.as_array()?;
-    let entry = |item: &Value| {
-        let mut entry = Map::new();
-        for (name, from) in [
-            ("path", "path"),
-            ("artifact_type", "artifact_type"),
-            ("content_hash", "sha256"),
-            ("size_bytes", "size_bytes"),
-        ] {
-            if let Some(value) = item.get(from).filter(|value| !value.is_null()) {
-                entry.insert(name.to_owned(), value.clone());
-            }
-        }
-        entry
-    };
-    Some(list.iter().map(entry).collect())
-}
-
-/// The state that an outcome is laid on: the stored one, or a new one.
+/// The state that an outcome is laid on: the stored one, or a new one. What every handoff knows and a
+/// stored one lacks is filled in, so that nobody is held up for what somebody else has left out.
 fn before(
     stored: Option<TaskState>,
     brought: &Brought,
     config: &crate::config::Config,
     now: Wall,
 ) -> TaskState {
-    stored.unwrap_or_else(|| {
-        let mut state = TaskState::begin(brought.task.clone(), &brought.title, now);
+    let mut state =
+        stored.unwrap_or_else(|| TaskState::begin(brought.task.clone(), &brought.title, now));
+    if state.title().trim().is_empty() {
+        state.set("task_title", brought.title.as_str());
+    }
+    if state.phase().is_none() {
         let first = config
             .phases
             .order
@@ -190,8 +74,8 @@ fn before(
             .map(|phase| Value::from(phase.as_str()));
         let phase = brought.phase.as_ref().map(|phase| phase.value().clone());
         state.set("phase", phase.or(first).unwrap_or_else(|| "started".into()));
-        state
-    })
+    }
+    state
 }
 
 /// Asks the gates of a success that is not decided yet: `preview` is the record as it would be.
@@ -204,7 +88,7 @@ pub fn ask_gates(world: &World, preview: &Record, id: &str) -> Result<Vec<Value>
     };
     let store = store(world);
     let Ok(stored) = store.load(&brought.task) else {
-        // The effect says what is wrong with it.
+        // The record says what is wrong with it.
         return Ok(Vec::new());
     };
     let before = before(stored, &brought, &config, now);
@@ -259,12 +143,9 @@ pub fn ask_gates(world: &World, preview: &Record, id: &str) -> Result<Vec<Value>
                 "what the gates said could not be kept: {error}"
             );
         }
-        let list: Vec<String> = gates
-            .iter()
-            .map(|gate| format!("{}: {}", gate.name, gate.reason))
-            .collect();
-        let field = FieldError::new("quality_gates", list.join("; "));
-        let message = format!("a quality gate failed: {}", list.join("; "));
+        let list = listed(&gates);
+        let field = FieldError::new("quality_gates", &list);
+        let message = format!("a quality gate failed: {list}");
         return Err(refused(preview, message, field));
     }
     Ok(said
@@ -328,32 +209,120 @@ fn kept_gates(record: &Record) -> Vec<GateResult> {
         .collect()
 }
 
+/// An outcome as it will be in the state of its task.
+struct Taken {
+    step: Step,
+    /// Why the task does not go where the result says.
+    stays: Option<Refusal>,
+    /// What it decided without a reason.
+    bare: Option<String>,
+}
+
+/// Lays a decided outcome on a state; none if it is in it already.
+fn take_in(
+    world: &World,
+    record: &Record,
+    brought: &Brought,
+    stored: Option<TaskState>,
+) -> Option<Taken> {
+    let config = world.config();
+    let now = world.now().wall;
+    let before = before(stored, brought, &config, now);
+    let key = Some(brought.key.as_str());
+    let mut drafted = draft(&before, &brought.delta, key, &config.phases, now);
+    let mut stays = None;
+    if let Err(refusal) = drafted {
+        // Nobody asked before, or the order was changed: what was done is kept, where it stands stays.
+        stays = Some(refusal);
+        let mut delta = brought.delta.clone();
+        delta.phase = None;
+        drafted = draft(&before, &delta, key, &config.phases, now);
+    }
+    let Ok(Draft::New(new)) = drafted else {
+        return None;
+    };
+    let asked = new.asked(&config.phases, &config.gates);
+    let named = |gate: &GateResult| asked.commands.iter().any(|known| known.name == gate.name);
+    let commands = kept_gates(record).into_iter().filter(named).collect();
+    let found = look_up(world, asked.paths.clone());
+    Some(Taken {
+        step: settle(&new, &found, commands, &config.phases, &config.gates, now),
+        stays,
+        bare: new.without_reason(),
+    })
+}
+
+/// Says in a record that is about to be decided what of it will not be in its task's state, and why:
+/// whoever looks at the record need not know the daemon's log.
+pub fn forewarn(world: &World, record: &mut Record, id: &str) {
+    let Some(brought) = brought(record, id, world.now().wall) else {
+        return;
+    };
+    let task = &brought.task;
+    let mut warnings: Vec<String> = brought
+        .wrong
+        .iter()
+        .map(|error| format!("not in the state of task {task}: {error}"))
+        .collect();
+    match store(world).load(task) {
+        // It is tried again as long as it takes.
+        Err(StoreError::Io { .. }) => {}
+        Err(error) => warnings.push(unwritten(task, &error)),
+        Ok(stored) => {
+            if let Some(taken) = take_in(world, record, &brought, stored) {
+                if let Err(error) = store(world).check_size(taken.step.state()) {
+                    warnings.push(unwritten(task, &error));
+                }
+                warnings.extend(taken.warnings(task));
+            }
+        }
+    }
+    warn(record, warnings);
+}
+
+impl Taken {
+    fn warnings(self, task: &TaskId) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(refusal) = self.stays {
+            warnings.push(format!("task {task} stays in its phase: {refusal}"));
+        }
+        if let Some(bare) = self.bare {
+            warnings.push(format!("in the state of task {task}, {bare}"));
+        }
+        if let Step::Failed { gates, .. } = self.step {
+            let list = listed(&gates);
+            warnings.push(format!(
+                "the outcome is not in the state of task {task}, because a quality gate failed: \
+                 {list}; what it brought stands in result: once that is mended, add it with \
+                 handoffd state handoff {task}"
+            ));
+        }
+        warnings
+    }
+}
+
+fn listed(gates: &[GateResult]) -> String {
+    let told = |gate: &GateResult| format!("{}: {}", gate.name, gate.reason);
+    gates.iter().map(told).collect::<Vec<_>>().join("; ")
+}
+
+fn unwritten(task: &TaskId, error: &StoreError) -> String {
+    format!(
+        "the outcome is not in the state of task {task}: {error}; what it brought stands in result: \
+         once that file is right, add it with handoffd state handoff {task}"
+    )
+}
+
 /// Takes a decided outcome into the state of its task, once. Only trouble that passes is an
 /// error: what can't be written ever is told, and does not hold up the handoff.
 pub fn apply(world: &World, record: &Record, id: &str) -> io::Result<()> {
-    let config = world.config();
     let now = world.now().wall;
     let Some(brought) = brought(record, id, now) else {
         return Ok(());
     };
     let updated = store(world).update(&brought.task, |stored| {
-        let before = before(stored, &brought, &config, now);
-        let mut delta = brought.delta.clone();
-        let mut drafted = draft(&before, &delta, Some(&brought.key), &config.phases, now);
-        if drafted.is_err() {
-            // The order was changed meanwhile: what was done is kept, where it stands stays.
-            delta.phase = None;
-            drafted = draft(&before, &delta, Some(&brought.key), &config.phases, now);
-        }
-        let Ok(Draft::New(new)) = drafted else {
-            return Ok::<_, StoreError>(None);
-        };
-        let asked = new.asked(&config.phases, &config.gates);
-        let named = |gate: &GateResult| asked.commands.iter().any(|known| known.name == gate.name);
-        let commands = kept_gates(record).into_iter().filter(named).collect();
-        let found = look_up(world, asked.paths.clone());
-        let step = settle(&new, &found, commands, &config.phases, &config.gates, now);
-        Ok(Some(step.state().clone()))
+        let taken = take_in(world, record, &brought, stored);
+        Ok::<_, StoreError>(taken.map(|taken| taken.step.state().clone()))
     });
     match updated {
         Ok(_) => Ok(()),
@@ -369,6 +338,8 @@ pub fn apply(world: &World, record: &Record, id: &str) -> io::Result<()> {
                 handoff_id = id,
                 "its outcome is not in the task's state: {error}"
             );
+            let line = state_unwritten(id, &brought.task, &error.to_string(), now);
+            world.committer.submit(Change::Note, vec![line], |_| {});
             Ok(())
         }
     }

@@ -22,19 +22,23 @@ pub fn finish(record: &mut Record, at: Wall) {
     record.set("execution_time_seconds", seconds(record.execution_ms()));
 }
 
-/// Adds warnings of the daemon's own to those that stand in a record.
+/// Adds warnings of the daemon's own to those that stand in a record, each once.
 pub fn warn(record: &mut Record, warnings: Vec<String>) {
-    if warnings.is_empty() {
-        return;
-    }
     let ours = record.meta.lifted.iter().any(|key| key == "warnings");
     let mut all = match record.doc.get("warnings").filter(|_| ours) {
         Some(Value::Array(known)) => known.clone(),
         Some(other) => vec![other.clone()],
         None => Vec::new(),
     };
-    all.extend(warnings.into_iter().map(Value::String));
-    record.lift("warnings", Value::Array(all));
+    let before = all.len();
+    for warning in warnings.into_iter().map(Value::String) {
+        if !all.contains(&warning) {
+            all.push(warning);
+        }
+    }
+    if all.len() > before {
+        record.lift("warnings", Value::Array(all));
+    }
 }
 
 /// Writes what came of a success into the record.

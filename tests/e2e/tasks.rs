@@ -160,3 +160,111 @@ fn a_crash_between_outcome_and_state_loses_nothing_and_repeats_nothing() {
     assert_eq!(state["decisions_made"].as_array().unwrap().len(), 1);
     assert_eq!(state["applied"].as_array().unwrap().len(), 1);
 }
+
+/// A result that hands its task on.
+fn on(phase: &str, more: &str) -> String {
+    format!(
+        "echo '{{\"status\": \"complete\", \"phase\": \"p\", \"summary\": \"s\"{more}, \
+         \"handoff\": {{\"next_phase\": \"{phase}\", \"context\": \"c\"}}}}'"
+    )
+}
+
+#[test]
+fn a_decision_without_a_reason_is_told_to_who_brings_it_and_blocks_nobody_else() {
+    let root = Root::with("defaults.retry.max_retries = 0");
+    let _daemon = Daemon::start(&root);
+    let sh = "echo '{\"status\": \"complete\", \"decisions\": [\"use sqlite\", {\"rationale\": \"r\"}]}'";
+    root.drop_request("one", &for_task(sh, "T-1"));
+    let record = root.completed("one");
+    let warnings = record["warnings"].to_string();
+    assert!(
+        warnings.contains("the decision \\\"use sqlite\\\" of @fake has no rationale"),
+        "{warnings}"
+    );
+    assert!(warnings.contains("decisions[1].decision"), "{warnings}");
+
+    root.drop_request("two", &for_task(&on("testing", ""), "T-1"));
+    let record = root.completed("two");
+    assert_eq!(record.get("warnings"), None, "not its own: {record:#}");
+    assert_eq!(state_of(&root, "T-1").unwrap()["phase"], "testing");
+
+    let brings = on("reviewing", ", \"decisions\": [\"use redis\"]");
+    root.drop_request("three", &for_task(&brings, "T-1"));
+    let (record, code) = root.failed("three");
+    assert_eq!(code, "VALIDATION_FAILED");
+    let message = text(&record["error"]["message"]);
+    assert!(
+        message.contains("\"use redis\" of @fake has no rationale"),
+        "{message}"
+    );
+    assert!(!message.contains("sqlite"), "{message}");
+}
+
+#[test]
+fn a_state_that_lacks_its_title_and_phase_holds_nobody_up() {
+    let root = Root::with("defaults.retry.max_retries = 0");
+    let _daemon = Daemon::start(&root);
+    fs::create_dir_all(root.path("context/state")).unwrap();
+    let bare = "{\"task_id\": \"T-1\", \"version\": 3}";
+    fs::write(root.path("context/state/T-1.json"), bare).unwrap();
+    root.drop_request("x", &for_task(&on("testing", ""), "T-1"));
+    root.completed("x");
+    let state = state_of(&root, "T-1").unwrap();
+    for (key, value) in [
+        ("task_title", json!("Login")),
+        ("phase", json!("testing")),
+        ("previous_phase", json!("p")),
+        ("version", json!(4)),
+    ] {
+        assert_eq!(state[key], value, "{key}");
+    }
+}
+
+#[test]
+fn an_outcome_that_cannot_go_into_its_state_says_so_in_the_record_and_the_log() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    fs::create_dir_all(root.path("context/state/folder.json")).unwrap();
+    fs::write(root.path("context/state/broken.json"), "garbage").unwrap();
+    let newer = "{\"task_id\": \"newer\", \"version\": 3, \"format\": 9}";
+    fs::write(root.path("context/state/newer.json"), newer).unwrap();
+    std::os::unix::fs::symlink("elsewhere", root.path("context/state/link.json")).unwrap();
+    for (task, why) in [
+        ("folder", "is a folder"),
+        ("broken", "is broken and left as it is"),
+        ("newer", "has format 9"),
+        ("link", "is a symbolic link"),
+    ] {
+        root.drop_request(task, &for_task(DECIDES, task));
+        let record = root.completed(task);
+        let warnings = record["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let said = text(&warnings[0]);
+        for part in [
+            &format!("not in the state of task {task}: "),
+            why,
+            &format!("handoffd state handoff {task}"),
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        wait_until("its line in the log", || {
+            (root.told(task, "state_unwritten") == 1).then_some(())
+        });
+    }
+}
+
+#[test]
+fn what_a_blocked_specialist_decided_is_in_the_state_also_where_nobody_helps() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let sh = "echo '{\"status\": \"blocked\", \"phase\": \"p\", \"summary\": \"s\", \
+        \"blocked_reason\": \"unknown\", \"attempted\": [\"a\"], \
+        \"decisions\": [{\"decision\": \"JWT\", \"rationale\": \"r\"}], \
+        \"handoff\": {\"context\": \"c\"}}'";
+    root.drop_request("x", &for_task(sh, "T-1"));
+    let (_, code) = root.failed("x");
+    assert_eq!(code, "BLOCKED");
+    let state = state_of(&root, "T-1").unwrap();
+    assert_eq!(state["decisions_made"][0]["decision"], "JWT");
+    assert_eq!(state["phase"], "p");
+}

@@ -225,6 +225,11 @@ impl Store {
         made.map_err(|error| StoreError::io(&self.folder, error))
     }
 
+    /// Whether a state is small enough to be saved.
+    pub fn check_size(&self, state: &TaskState) -> Result<(), StoreError> {
+        self.encode(&self.path(state.task()), state).map(drop)
+    }
+
     fn encode(&self, path: &Path, state: &TaskState) -> Result<Vec<u8>, StoreError> {
         let mut bytes = serde_json::to_vec_pretty(state.document())
             .map_err(|error| StoreError::io(path, error.into()))?;

@@ -1,0 +1,142 @@
+//! What an outcome brings to the state of its task, read from the decided record.
+
+use serde_json::{Map, Value};
+
+use crate::clock::Wall;
+use crate::policy::next::human_issue;
+use crate::policy::task::Delta;
+use crate::protocol::field::FieldError;
+use crate::protocol::lifecycle::State;
+use crate::protocol::record::{Attempt, AttemptOutcome, Record};
+use crate::protocol::task::{Phase, TaskId};
+use crate::protocol::view::View;
+
+/// What an outcome brings to its task.
+pub(super) struct Brought {
+    pub task: TaskId,
+    /// Names the outcome, so that it is taken in once.
+    pub key: String,
+    pub delta: Delta,
+    /// What can't be brought into the state's form, and is left out.
+    pub wrong: Vec<FieldError>,
+    pub title: String,
+    pub phase: Option<Phase>,
+}
+
+/// The task of a record, if it names one.
+pub fn task_of(record: &Record) -> Option<TaskId> {
+    let named = View::of_record(record).context("task_id")?.as_str()?;
+    TaskId::parse(named).ok()
+}
+
+/// What a decided record has for its task, if it has something.
+pub(super) fn brought(record: &Record, id: &str, now: Wall) -> Option<Brought> {
+    let task = task_of(record)?;
+    let result = record.doc.get("result")?.as_object()?;
+    let attempt = record.meta.attempts.last();
+    let completed = record.meta.to == Some(State::Completed);
+    // What a specialist found out before it was blocked is known, whoever helps it, or nobody.
+    let helped = matches!(
+        (record.meta.to, attempt.and_then(|attempt| attempt.outcome)),
+        (
+            Some(State::Waiting),
+            Some(AttemptOutcome::Blocked | AttemptOutcome::Delegated)
+        ) | (Some(State::Failed), Some(AttemptOutcome::Blocked))
+    );
+    let held = record.meta.to == Some(State::Waiting)
+        && record
+            .doc
+            .get("waiting")
+            .and_then(|it| it.get("on")?.as_str())
+            == Some("human")
+        && human_issue(result).is_some();
+    if !(completed || helped || held) {
+        return None;
+    }
+    let view = View::of_record(record);
+    let source = view.agent_written().unwrap_or("unknown").to_owned();
+    let (mut delta, wrong) = Delta::of_result(result, &source, now);
+    if let Some(artifacts) = delivered(record) {
+        delta.artifacts = artifacts;
+    }
+    if helped {
+        (delta.phase, delta.target) = (None, None);
+    }
+    if let Some(next) = record.meta.links.spawns.first().filter(|_| completed) {
+        let target = next.request.get("target");
+        let agent = target.and_then(|target| target.get("agent_id")?.as_str());
+        delta.target = agent.map(str::to_owned).or(delta.target);
+        let phase = target
+            .and_then(|target| target.get("phase"))
+            .and_then(Phase::asked);
+        delta.phase = delta.phase.or(phase);
+    }
+    let answer = record.doc.get("answer");
+    if answer.and_then(|answer| answer.get("action")?.as_str()) == Some("approve") {
+        let by = answer.and_then(|answer| answer.get("by")?.as_str());
+        delta.approved_by = Some(by.unwrap_or("a person").to_owned());
+    }
+    let title = view
+        .context("task_title")
+        .or_else(|| {
+            record
+                .doc
+                .get("acknowledgment")?
+                .get("understood")?
+                .get("task")
+        })
+        .and_then(Value::as_str)
+        .map_or_else(
+            || task.as_str().to_owned(),
+            |title| title.chars().take(200).collect(),
+        );
+    let own = view.phase().map(Value::String);
+    let worked = result
+        .get("phase")
+        .filter(|phase| !phase.is_null())
+        .cloned();
+    Some(Brought {
+        key: key_of(id, attempt, record),
+        task,
+        delta,
+        wrong,
+        title,
+        phase: worked.or(own).as_ref().and_then(Phase::asked),
+    })
+}
+
+/// Names an outcome for good. An id whose record was deleted is free again, and counts its attempts
+/// anew, so when it began is part of it; a report, which has no attempt, knows when it ended.
+fn key_of(id: &str, attempt: Option<&Attempt>, record: &Record) -> String {
+    let number = attempt.map_or(0, |attempt| attempt.number);
+    let at = match attempt {
+        Some(attempt) => attempt.started_at.to_string(),
+        None => record
+            .doc
+            .get("completed_at")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    format!("{id}#{number} {at}")
+}
+
+/// The artifacts that the daemon took delivery of, in the state's words.
+fn delivered(record: &Record) -> Option<Vec<Map<String, Value>>> {
+    let list = record.doc.get("output")?.get("artifacts")?.as_array()?;
+    let entry = |item: &Value| {
+        let mut entry = Map::new();
+        for (name, from) in [
+            ("path", "path"),
+            ("artifact_type", "artifact_type"),
+            ("content_hash", "sha256"),
+            ("size_bytes", "size_bytes"),
+        ] {
+            if let Some(value) = item.get(from).filter(|value| !value.is_null()) {
+                entry.insert(name.to_owned(), value.clone());
+            }
+        }
+        entry
+    };
+    Some(list.iter().map(entry).collect())
+}
