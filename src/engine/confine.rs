@@ -161,7 +161,7 @@ fn make(
     fchown(&file, uid, gid)?;
     let artifact = match artifact.map(RelPath::parse) {
         Some(Ok(path)) => {
-            let copy = outcome.join(path.file_name());
+            let copy = artifact_place(folder, &path);
             // For what verifies it: the work is in its place by then.
             if verifies && let Ok(bytes) = world.artifacts.read(&path, u64::MAX - 1) {
                 fchown(durable::create(&copy, &bytes)?, uid, gid)?;
@@ -272,6 +272,11 @@ pub fn check(config: &Config) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+/// Where a confined attempt puts the artifact that goes to `path`.
+pub fn artifact_place(home: &Path, path: &RelPath) -> PathBuf {
+    home.join("artifact").join(path.file_name())
 }
 
 /// Puts what an attempt left in its own folder to where its artifact goes. False if there is

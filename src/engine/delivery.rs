@@ -5,11 +5,12 @@
 //! registry's lines follow once the outcome is decided.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
 use crate::config::{Config, MissingSchema};
-use crate::engine::confine::fetch_artifact;
+use crate::engine::confine::{artifact_place, fetch_artifact};
 use crate::engine::destination::is_own;
 use crate::engine::receive::named_whole;
 use crate::engine::world::World;
@@ -59,6 +60,7 @@ pub fn deliver(
         request,
         schema: schema_of(request, &config),
         attempt,
+        given: given(world, record, attempt),
         problems: Vec::new(),
         artifacts: Vec::new(),
         seen: Vec::new(),
@@ -100,6 +102,13 @@ fn schema_of<'a>(request: &'a Request, config: &'a Config) -> Option<&'a str> {
     request.output.schema.as_deref().or(own)
 }
 
+fn given(world: &World, record: &Record, attempt: u32) -> Option<PathBuf> {
+    let id = record.doc.get("handoff_id")?.as_str()?;
+    let path = RelPath::parse(record.meta.destination.as_deref()?).ok()?;
+    let home = world.paths(id, attempt).home?;
+    Some(artifact_place(&home, &path))
+}
+
 fn wrong_artifacts(fields: Vec<FieldError>, result: Option<Map<String, Value>>) -> Box<Failure> {
     let list: Vec<String> = fields.iter().map(ToString::to_string).collect();
     let mut told = failure(
@@ -118,6 +127,8 @@ struct Delivery<'w> {
     request: &'w Request,
     schema: Option<&'w str>,
     attempt: u32,
+    /// Where a confined attempt was to put its artifact.
+    given: Option<PathBuf>,
     problems: Vec<FieldError>,
     artifacts: Vec<Value>,
     /// Paths that were taken already.
@@ -230,7 +241,15 @@ impl Delivery<'_> {
             let kind = ["artifact_type", "type"]
                 .iter()
                 .find_map(|key| item.get(key)?.as_str());
-            match RelPath::parse(relative) {
+            if self.given.as_deref() == Some(Path::new(named)) {
+                // It was brought to its destination already.
+                continue;
+            }
+            let path = RelPath::parse(relative).and_then(|path| match path.daemons_own() {
+                Some(what) => Err(format!("{what}: list files that the specialist made")),
+                None => Ok(path),
+            });
+            match path {
                 Ok(path) if self.seen.iter().any(|seen| seen == path.as_str()) => {}
                 Ok(path) => self.take(&path, &field, kind)?,
                 Err(why) => self.problem(&field, format!("{named:?} {why}")),

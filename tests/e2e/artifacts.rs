@@ -176,6 +176,40 @@ fn destinations_that_lead_elsewhere_or_exist_are_refused_before_anything_runs() 
 }
 
 #[test]
+fn what_the_daemon_keeps_is_nobodys_artifact() {
+    let root = Root::with(ONCE);
+    let _daemon = Daemon::start(&root);
+    root.drop_request(
+        "first",
+        &wants("echo '{\"artifact\": 1}'", "artifacts/a.json"),
+    );
+    root.completed("first");
+    for (id, path) in [
+        ("record", "handoffs/in-progress/record.json"),
+        ("result", ".handoffd/run/result.1.result"),
+        ("registry", "artifacts/registry.jsonl"),
+        ("board", "context/state/current.json"),
+        ("log", "audit/events.jsonl"),
+        (
+            "absolute",
+            "$HANDOFF_ROOT/handoffs/in-progress/absolute.json",
+        ),
+    ] {
+        let sh = format!("echo \"{{\\\"artifacts\\\": [\\\"{path}\\\"]}}\" >$HANDOFF_RESULT");
+        root.drop_request(id, &orders(&sh));
+        let (record, code) = root.failed(id);
+        assert_eq!(code, "VALIDATION_FAILED");
+        assert_eq!(fields(&record), ["artifacts[0].path"]);
+        let message = text(&record["error"]["message"]);
+        assert!(
+            message.contains("list files that the specialist made"),
+            "{message}"
+        );
+    }
+    assert_eq!(registry(&root).len(), 1);
+}
+
+#[test]
 fn a_link_swapped_in_while_it_runs_leads_nowhere() {
     let root = Root::with(ONCE);
     let outside = tempfile::tempdir().unwrap();
@@ -239,7 +273,7 @@ fn what_is_no_file_is_no_artifact() {
             "artifacts[0].path",
             "not there",
         ),
-        (listed("\"handoffs\""), false, "artifacts[0].path", "folder"),
+        (listed("\"marks\""), false, "artifacts[0].path", "folder"),
         (listed("\"../x\""), false, "artifacts[0].path", ".."),
         (
             listed("\"/etc/passwd\""),

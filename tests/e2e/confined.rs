@@ -157,7 +157,7 @@ cat /dev/stdin > "$TMPDIR/copy"
 cmp "$TMPDIR/copy" "$HANDOFF_FILE" || exit 10
 echo beat >> "$HANDOFF_HEARTBEAT" || exit 11
 echo work > "$HANDOFF_ARTIFACT.part" && mv "$HANDOFF_ARTIFACT.part" "$HANDOFF_ARTIFACT" || exit 12
-printf '{"status": "completed"}' > "$HANDOFF_RESULT.tmp" || exit 13
+printf '{"status": "completed", "artifacts": ["%s"]}' "$HANDOFF_ARTIFACT" > "$HANDOFF_RESULT.tmp" || exit 13
 mv "$HANDOFF_RESULT.tmp" "$HANDOFF_RESULT" || exit 14
 echo again >> /dev/stderr || exit 15
 ls "$HANDOFF_ROOT/.handoffd" 2>/dev/null && exit 16
@@ -183,6 +183,9 @@ fn another_user_has_all_that_an_attempt_needs_and_no_more() {
         drop_for_held(&root, "x", true);
         let record = root.completed("x");
         assert_eq!(record["validation"]["status"], "passed", "{record:#}");
+        // Listed under the name that it was given, it is the one at its destination.
+        let artifacts = record["output"]["artifacts"].as_array().unwrap();
+        assert_eq!(artifacts.len(), 1, "{artifacts:?}");
         let said = log(&root, "x");
         assert!(
             said.starts_with("nobody\n") && said.contains("again\n"),

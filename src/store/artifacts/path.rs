@@ -9,6 +9,25 @@ use std::path::Path;
 /// Where artifacts and their registry stand.
 pub(super) const FOLDER: &str = "artifacts";
 
+/// What the daemon keeps, and what it says of each: it changes, and is nobody's artifact.
+const OWN: [(&str, &str); 6] = [
+    (
+        "handoffs",
+        "is among the daemon's own records, which move and change",
+    ),
+    (".handoffd", "is in the daemon's own folder"),
+    ("audit", "is part of the audit log, which grows"),
+    (
+        "context/state",
+        "is among the states of tasks, which change with every outcome",
+    ),
+    (
+        "context/phase-status.json",
+        "is the daemon's own board, which it rewrites",
+    ),
+    ("artifacts/registry.jsonl", "is the registry of artifacts"),
+];
+
 const MOST_BYTES: usize = 4096;
 const MOST_OF_PART: usize = 255;
 
@@ -59,6 +78,19 @@ impl RelPath {
         self.0
             .strip_prefix(FOLDER)
             .is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// What it is of the daemon's own, if it is: the end of a sentence.
+    pub fn daemons_own(&self) -> Option<&'static str> {
+        let within = |own: &str| {
+            // On some file systems these are the same name.
+            self.0
+                .get(..own.len())
+                .is_some_and(|begins| begins.eq_ignore_ascii_case(own))
+                && matches!(self.0.as_bytes().get(own.len()), None | Some(b'/'))
+        };
+        OWN.iter()
+            .find_map(|(own, what)| within(own).then_some(*what))
     }
 
     /// The folder that it stands in, empty for the root, and its name there.
@@ -125,6 +157,32 @@ mod tests {
         assert!(!below("artifacts"));
         assert!(!below("artifactsx/y"));
         assert!(!below("context/artifacts/x"));
+    }
+
+    #[test]
+    fn what_the_daemon_keeps_is_told_by_its_path() {
+        let own = |text: &str| RelPath::parse(text).unwrap().daemons_own();
+        for (text, what) in [
+            ("handoffs/in-progress/x.json", "records"),
+            (".handoffd/run/x.1.result", "own folder"),
+            ("Audit/events-2026-01-01.jsonl", "audit log"),
+            ("context/state/T-1.json", "states of tasks"),
+            ("context/phase-status.json", "board"),
+            ("artifacts/Registry.jsonl", "registry"),
+        ] {
+            assert!(own(text).unwrap().contains(what), "{text}");
+        }
+        for text in [
+            "artifacts/x",
+            "artifacts/registry.jsonl.md",
+            "artifacts/handoffs/x",
+            "handoffs.md",
+            "context/tech-stack.json",
+            "audité",
+            "src/a.rs",
+        ] {
+            assert_eq!(own(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -20,7 +20,6 @@ use thiserror::Error;
 
 use super::beneath::{Beneath, file_type};
 use super::path::{FOLDER, RelPath};
-use super::registry::REGISTRY;
 use super::{Measured, hex};
 use crate::durable::{self, Durability};
 
@@ -59,14 +58,10 @@ pub(super) fn check(path: &RelPath) -> Result<(), WriteError> {
     if !path.is_below_artifacts() {
         return Err(WriteError::Refused(format!("is not below {FOLDER}/")));
     }
-    let (folder, name) = path.split();
-    // On some file systems these are the same name.
-    if folder == FOLDER && name.eq_ignore_ascii_case(REGISTRY) {
-        return Err(WriteError::Refused(
-            "is the registry of artifacts".to_owned(),
-        ));
+    match path.daemons_own() {
+        Some(what) => Err(WriteError::Refused(what.to_owned())),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 pub(super) fn write(
