@@ -18,6 +18,8 @@ mod bare;
 mod chains;
 #[path = "looking/named.rs"]
 mod named;
+#[path = "looking/untold.rs"]
+mod untold;
 
 struct Root {
     dir: tempfile::TempDir,
@@ -68,15 +70,19 @@ impl Root {
             .unwrap();
     }
 
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_handoffd"))
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_handoffd"));
+        command
             .args(args)
             .env("HANDOFFD_ROOT", self.dir.path())
             .env("TZ", "UTC")
             .env("USER", "tester")
-            .env_remove("COMPLETE")
-            .output()
-            .unwrap()
+            .env_remove("COMPLETE");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
     }
 
     /// stdout and stderr, with what differs from run to run masked.

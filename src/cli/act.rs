@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cli::list::Filters;
 use crate::cli::style::{columns, line, safe};
-use crate::cli::{Failed, Global, Outcome, complete, person, unknown_id};
+use crate::cli::{Failed, Global, Outcome, complete, out, person, unknown_id};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
 use crate::inspect::list::rows;
@@ -103,14 +103,14 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
     let matching = rows(places, &filter).map(|(_, row)| row);
     let (found, left_out) = worth_retrying(matching);
     if let Some(told) = left_out.told() {
-        eprintln!("{told}");
+        out::talk!("{told}");
         if found.is_empty() {
-            eprintln!("nothing is retried");
+            out::talk!("nothing is retried");
             return Ok(0);
         }
     }
     if found.is_empty() {
-        eprintln!("nothing matches; nothing is retried");
+        out::talk!("nothing matches; nothing is retried");
         return Ok(0);
     }
     if !options.yes && !confirmed(&found)? {
@@ -185,16 +185,21 @@ fn confirmed(found: &[Row]) -> Result<bool, Failed> {
             ]
         })
         .collect();
-    eprint!("{}", columns(&table));
+    let mut stderr = std::io::stderr().lock();
+    stderr.write_all(columns(&table).as_bytes())?;
     if found.len() > 20 {
-        eprintln!("  and {} more", found.len() - 20);
+        writeln!(stderr, "  and {} more", found.len() - 20)?;
     }
     if !std::io::stdin().is_terminal() {
-        eprintln!("{} would be retried; add --yes to do it", found.len());
+        writeln!(
+            stderr,
+            "{} would be retried; add --yes to do it",
+            found.len()
+        )?;
         return Ok(false);
     }
-    eprint!("Retry these {}? [y/N] ", found.len());
-    std::io::stderr().flush()?;
+    write!(stderr, "Retry these {}? [y/N] ", found.len())?;
+    drop(stderr);
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -231,13 +236,10 @@ pub(super) fn send(
     if !Daemon::of(layout).running {
         if global.json {
             for (id, _) in &sent {
-                println!(
-                    "{}",
-                    json!({ "id": id, "action": action, "status": "queued" })
-                );
+                out::tell(json!({ "id": id, "action": action, "status": "queued" }))?;
             }
         } else {
-            eprintln!("no daemon runs here: it is carried out when one is started");
+            out::talk!("no daemon runs here: it is carried out when one is started");
         }
         return Ok(0);
     }
@@ -246,7 +248,7 @@ pub(super) fn send(
     for (id, path) in sent {
         let told = outcome(&path, deadline);
         refused |= told.is_err();
-        report(global, action, &id, &told);
+        report(global, action, &id, &told)?;
     }
     Ok(u8::from(refused))
 }
@@ -280,7 +282,12 @@ fn outcome(path: &std::path::Path, deadline: Instant) -> Result<bool, String> {
     }
 }
 
-fn report(global: &Global, action: &str, id: &str, told: &Result<bool, String>) {
+fn report(
+    global: &Global,
+    action: &str,
+    id: &str,
+    told: &Result<bool, String>,
+) -> Result<(), Failed> {
     let status = match told {
         Ok(true) => "done",
         Ok(false) => "under_way",
@@ -288,18 +295,17 @@ fn report(global: &Global, action: &str, id: &str, told: &Result<bool, String>) 
     };
     if global.json {
         let reason = told.as_ref().err();
-        println!(
-            "{}",
-            json!({ "id": id, "action": action, "status": status, "reason": reason })
+        return out::tell(
+            json!({ "id": id, "action": action, "status": status, "reason": reason }),
         );
-        return;
     }
     let id = safe(id, false);
     match told {
-        Ok(true) => eprintln!("{action} {id}: done"),
-        Ok(false) => eprintln!("{action} {id}: under way (see: handoffd explain {id})"),
-        Err(reason) => eprintln!("{action} {id}: refused: {}", safe(reason, false)),
+        Ok(true) => out::talk!("{action} {id}: done"),
+        Ok(false) => out::talk!("{action} {id}: under way (see: handoffd explain {id})"),
+        Err(reason) => out::talk!("{action} {id}: refused: {}", safe(reason, false)),
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::cli::{Failed, Global, Outcome, duration, unknown_id};
+use crate::cli::out::Telling;
+use crate::cli::{Failed, Global, Outcome, duration, out, unknown_id};
 use crate::clock::Clock;
 use crate::retention::leave;
 use crate::retention::pack::{Packer, Tally, restore};
@@ -59,6 +60,7 @@ pub fn archive(global: &Global, options: &Options) -> Outcome {
         leave::put_back(&layout)?;
         archive.mend()?;
     }
+    let mut told = Telling::default();
     let mut spared = Spared::default();
     for (state, kind) in [
         (Ended::Completed, Kind::Completed),
@@ -85,17 +87,17 @@ pub fn archive(global: &Global, options: &Options) -> Outcome {
             Ok(())
         })?;
         packer.flush()?;
-        tell(global, kind, packer.tally, options.dry_run);
+        tell(global, kind, packer.tally, options.dry_run, &mut told);
     }
-    Ok(0)
+    told.over()
 }
 
-fn tell(global: &Global, kind: Kind, tally: Tally, dry_run: bool) {
+fn tell(global: &Global, kind: Kind, tally: Tally, dry_run: bool, told: &mut Telling) {
     let kind = kind.word();
     let Tally { packed, left } = tally;
     if global.json {
         let text = json!({ "kind": kind, "handoffs": packed, "left": left, "packed": !dry_run });
-        println!("{text}");
+        told.tell(text);
         return;
     }
     let (verb, stay) = if dry_run {
@@ -103,9 +105,9 @@ fn tell(global: &Global, kind: Kind, tally: Tally, dry_run: bool) {
     } else {
         ("packed", "were")
     };
-    println!("{kind}: {verb} {packed} handoffs");
+    told.tell(format!("{kind}: {verb} {packed} handoffs"));
     if left > 0 {
-        eprintln!("{kind}: {left} {stay} left where they are: no records, or changed meanwhile");
+        out::talk!("{kind}: {left} {stay} left where they are: no records, or changed meanwhile");
     }
 }
 
@@ -117,6 +119,6 @@ fn put_back(layout: &Layout, id: &str) -> Outcome {
         let text = format!("{id} stands in {} already", layout.handoffs().display());
         return Err(Failed::thing("TAKEN", anyhow::anyhow!(text)));
     }
-    eprintln!("{id} stands in {} again", packed.state);
+    out::talk!("{id} stands in {} again", packed.state);
     Ok(0)
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use crate::cli::style::{Ink, columns, ink, local, safe};
-use crate::cli::{Failed, Global, Outcome, complete};
+use crate::cli::{Failed, Global, Outcome, complete, out};
 use crate::inspect::artifacts::{self as looking, Filter, Status};
 use crate::store::artifacts::{Artifacts, Entry};
 
@@ -84,7 +84,7 @@ fn list(global: &Global, artifacts: &Artifacts, options: &ListOptions) -> Outcom
         None if global.json => usize::MAX,
         None => PAGE,
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = out::lock();
     let mut written = Ok(());
     let mut table: Vec<Vec<String>> = Vec::new();
     let mut count = 0;
@@ -108,7 +108,7 @@ fn list(global: &Global, artifacts: &Artifacts, options: &ListOptions) -> Outcom
         return Ok(0);
     }
     if table.is_empty() {
-        eprintln!("nothing matches");
+        out::talk!("nothing matches");
         return Ok(0);
     }
     let heading = ["ID", "TYPE", "BYTES", "HANDOFF", "CREATED", "PATH"]
@@ -117,7 +117,7 @@ fn list(global: &Global, artifacts: &Artifacts, options: &ListOptions) -> Outcom
     table.insert(0, heading);
     out.write_all(columns(&table).as_bytes())?;
     if count > most {
-        eprintln!("there are more: --limit 0 for all");
+        out::talk!("there are more: --limit 0 for all");
     }
     Ok(0)
 }
@@ -146,7 +146,7 @@ fn show(global: &Global, artifacts: &Artifacts, options: &ShowOptions) -> Outcom
     let found = looking::find(artifacts, names)?.pop().flatten();
     let entry = found.ok_or_else(|| unknown(&options.name))?;
     let status = looking::check(artifacts, &entry);
-    let mut out = std::io::stdout().lock();
+    let mut out = out::lock();
     if global.json {
         writeln!(out, "{}", Value::Object(compared(&entry, &status)))?;
         return Ok(0);
@@ -280,23 +280,23 @@ fn verify(global: &Global, artifacts: &Artifacts, options: &VerifyOptions) -> Ou
             "unreadable": totals.unreadable, "broken_lines": skipped.broken,
             "torn_lines": skipped.torn,
         }});
-        println!("{total}");
+        out::tell(total)?;
     } else {
         if skipped.broken > 0 {
             let first = skipped.first_broken_line.unwrap_or(0);
-            println!(
+            out::tell(format!(
                 "{} of artifacts/registry.jsonl can't be read, the first is line {first}",
                 lines(skipped.broken)
-            );
+            ))?;
         }
         let torn = match skipped.torn {
             0 => String::new(),
             n => format!("; torn by a crash and closed: {} of the registry", lines(n)),
         };
-        println!(
+        out::tell(format!(
             "{} ok, {} changed, {} missing, {} unreadable{torn}",
             totals.ok, totals.changed, totals.missing, totals.unreadable
-        );
+        ))?;
     }
     if let Some(unknown) = first_unknown {
         return Err(unknown);
@@ -310,7 +310,7 @@ fn lines(n: u64) -> String {
 
 /// To a machine all of them, to a person what is wrong.
 fn tell(global: &Global, entry: &Entry, status: &Status) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = out::lock();
     if global.json {
         return writeln!(out, "{}", Value::Object(compared(entry, status)));
     }

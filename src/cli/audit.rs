@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::cli::style::{Ink, ink, line, local, safe};
-use crate::cli::{Failed, Global, Outcome, complete, wake};
+use crate::cli::{Failed, Global, Outcome, complete, out, wake};
 use crate::inspect::chain::gather;
 use crate::spool::layout::Layout;
 use crate::store::audit::{self, Line, Verdict};
@@ -83,22 +83,22 @@ fn verify(global: &Global, layout: &Layout) -> Outcome {
             "sound": sound, "files": verdict.files, "lines": verdict.lines,
             "last_seq": verdict.last_seq, "torn": verdict.torn, "problems": problems,
         });
-        println!("{text}");
+        out::tell(text)?;
         return Ok(u8::from(!sound));
     }
     for problem in &verdict.problems {
-        println!("{}", safe(&problem.to_string(), false));
+        out::tell(safe(&problem.to_string(), false))?;
     }
     let torn = match verdict.torn {
         0 => String::new(),
         n => format!(", {n} torn by a crash and closed"),
     };
-    println!(
+    out::tell(format!(
         "{}: {} lines in {} files{torn}",
         if sound { "whole" } else { "NOT WHOLE" },
         verdict.lines,
         verdict.files
-    );
+    ))?;
     Ok(u8::from(!sound))
 }
 
@@ -153,7 +153,7 @@ fn is_failure(line: &Line) -> bool {
 }
 
 fn print(global: &Global, told: &Line) -> Result<(), Failed> {
-    let mut out = io::stdout().lock();
+    let mut out = out::lock();
     if global.json {
         let mut map = Map::new();
         map.insert("seq".to_owned(), told.seq.into());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::style::{Ink, columns, ink, line, local, safe, span, state};
-use crate::cli::{Global, Outcome, complete, unknown_id};
+use crate::cli::{Global, Outcome, complete, out, unknown_id};
 use crate::clock::{Clock, Wall};
 use crate::inspect::chain::{Chain, Node, gather};
 use crate::inspect::summary::Place;
@@ -28,7 +28,7 @@ pub fn chain(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
     Place::find(&layout, &options.id).ok_or_else(|| unknown_id(&layout, &options.id))?;
     let chain = gather(&layout, &options.id);
-    let mut out = std::io::stdout().lock();
+    let mut out = out::lock();
     if global.json {
         writeln!(out, "{}", chain.to_json())?;
         return Ok(0);

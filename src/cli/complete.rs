@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::EnvCompleter;
 
-use crate::cli::{Cli, Global, Outcome};
+use crate::cli::{Cli, Global, Outcome, out};
 use crate::durable::Durability;
 use crate::inspect::artifacts;
 use crate::inspect::list::{Filter, rows};
@@ -49,7 +49,7 @@ pub fn completions(_global: &Global, options: &Options) -> Outcome {
     };
     let mut script = Vec::new();
     shell.write_registration("COMPLETE", "handoffd", "handoffd", "handoffd", &mut script)?;
-    std::io::Write::write_all(&mut std::io::stdout(), &script)?;
+    out::put(script)?;
     Ok(0)
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::cli::style::{local, safe};
-use crate::cli::{Global, Outcome, complete, unknown_id};
+use crate::cli::{Global, Outcome, complete, out, unknown_id};
 use crate::clock::{Clock, Now, Wall, boot_id};
 use crate::config::{Config, Specialist};
 use crate::inspect::daemon::Daemon;
@@ -67,10 +67,10 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
     });
     if global.json {
         let text = json!({ "id": options.id, "state": place.state.status(), "explanation": told });
-        println!("{text}");
+        out::tell(text)?;
     } else {
         for sentence in told {
-            println!("{}", safe(&sentence, false));
+            out::tell(safe(&sentence, false))?;
         }
     }
     Ok(0)

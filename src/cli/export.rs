@@ -1,11 +1,9 @@
 //! `handoffd export`: one handoff as a package, for people, archives and other tools.
 
-use std::io::Write;
-
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::cli::{Failed, Global, Outcome, complete, unknown_id};
+use crate::cli::{Failed, Global, Outcome, complete, out, unknown_id};
 use crate::inspect::summary::Place;
 use crate::protocol::export::as_package;
 use crate::protocol::lifecycle::State;
@@ -37,7 +35,7 @@ pub fn export(global: &Global, options: &Options) -> Outcome {
         None if global.json => pretty(&package)?,
         _ => yaml_write::write(&package),
     };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    out::put(text)?;
     Ok(0)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::{Failed, Global, Outcome};
+use crate::cli::{Failed, Global, Outcome, out};
 use crate::spool::layout::Layout;
 
 const CONFIG: &str = include_str!("init/handoffd.toml");
@@ -40,13 +40,13 @@ pub fn init(global: &Global, options: &Options) -> Outcome {
     put(&root.join("specialists/echo.sh"), SPECIALIST, 0o755)?;
     put(&root.join("examples/hello.json"), REQUEST, 0o644)?;
     if global.json {
-        println!("{}", serde_json::json!({ "root": root }));
+        out::tell(serde_json::json!({ "root": root }))?;
     } else {
         let shown = dir.display();
-        eprintln!("A root stands in {}. Next:", root.display());
-        eprintln!("  handoffd run --root {shown} &");
-        eprintln!("  cp {shown}/examples/hello.json {shown}/handoffs/pending/");
-        eprintln!("  cat {shown}/handoffs/completed/hello.json");
+        out::talk!("A root stands in {}. Next:", root.display());
+        out::talk!("  handoffd run --root {shown} &");
+        out::talk!("  cp {shown}/examples/hello.json {shown}/handoffs/pending/");
+        out::talk!("  cat {shown}/handoffs/completed/hello.json");
     }
     Ok(0)
 }

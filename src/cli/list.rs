@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::cli::style::{Ink, columns, ink, line, local, safe, span, state};
-use crate::cli::{Failed, Global, Outcome, duration};
+use crate::cli::{Failed, Global, Outcome, duration, out};
 use crate::clock::{Clock, Wall};
 use crate::inspect::list::{Filter, rows};
 use crate::inspect::newest;
@@ -192,7 +192,7 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
         (skipped, 0)
     };
     let mut found = rows(places.skip(unread), &filter).skip(skip);
-    let mut out = std::io::stdout().lock();
+    let mut out = out::lock();
     if global.json {
         for (_, row) in found.take(take) {
             writeln!(out, "{}", row.to_json())?;
@@ -212,19 +212,19 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
             count(&layout, &filter)?.div_ceil(limit)
         };
         match pages {
-            0 => eprintln!("nothing matches"),
-            1 => eprintln!("there is only one page"),
-            _ => eprintln!("there are only {pages} pages"),
+            0 => out::talk!("nothing matches"),
+            1 => out::talk!("there is only one page"),
+            _ => out::talk!("there are only {pages} pages"),
         }
         return Ok(0);
     }
     table.insert(0, heading.iter().map(|h| ink(h, Ink::Bold)).collect());
     out.write_all(columns(&table).as_bytes())?;
     if !all && found.next().is_some() {
-        eprintln!("more: --page {}, or --limit 0 for all", options.page + 1);
+        out::talk!("more: --page {}, or --limit 0 for all", options.page + 1);
     }
     if options.filters.waiting == Some(Waiting::Human) {
-        eprintln!("handoffd show ID tells what is asked and how to answer");
+        out::talk!("handoffd show ID tells what is asked and how to answer");
     }
     Ok(0)
 }
@@ -243,7 +243,7 @@ fn count(layout: &Layout, filter: &Filter) -> std::io::Result<usize> {
 fn list_archived(global: &Global, options: &Options, layout: &Layout, filter: &Filter) -> Outcome {
     let limit = options.limit.unwrap_or(if global.json { 0 } else { 50 });
     let most = if limit == 0 { usize::MAX } else { limit };
-    let mut out = std::io::stdout().lock();
+    let mut out = out::lock();
     let mut shown = Vec::new();
     let mut count = 0;
     let enough = || std::io::Error::from(std::io::ErrorKind::Interrupted);
@@ -276,14 +276,14 @@ fn list_archived(global: &Global, options: &Options, layout: &Layout, filter: &F
         return Ok(0);
     }
     if shown.is_empty() {
-        eprintln!("nothing matches");
+        out::talk!("nothing matches");
         return Ok(0);
     }
     let (heading, mut table) = all_kinds(shown.into_iter());
     table.insert(0, heading.iter().map(|h| ink(h, Ink::Bold)).collect());
     out.write_all(columns(&table).as_bytes())?;
     if more {
-        eprintln!("more: --limit 0 for all");
+        out::talk!("more: --limit 0 for all");
     }
     Ok(0)
 }

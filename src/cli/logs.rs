@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::style::safe;
-use crate::cli::{Failed, Global, Outcome, complete, unknown_id};
+use crate::cli::{Failed, Global, Outcome, complete, out, unknown_id};
 use crate::inspect::summary::Place;
 use crate::keeper::journal::{self, Entry};
 use crate::runner::launch::AttemptPaths;
@@ -37,7 +37,7 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
     let attempts = listed.map_or_else(Vec::new, |record| record.meta.attempts);
     let last = attempts.last().map(|attempt| attempt.number);
     let Some(attempt) = options.attempt.or(last) else {
-        eprintln!("{id} has had no attempt yet");
+        out::talk!("{id} has had no attempt yet");
         return Ok(0);
     };
     if let Some(packed) = &place.packed {
@@ -54,9 +54,9 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
                 return Err(Failed::thing("UNKNOWN_ATTEMPT", anyhow::anyhow!(text)));
             }
             if is_judged {
-                eprintln!("attempt {attempt} of {id} wrote nothing to stderr");
+                out::talk!("attempt {attempt} of {id} wrote nothing to stderr");
             } else {
-                eprintln!(
+                out::talk!(
                     "attempt {attempt} of {id} has no log yet (what a resident specialist says of \
                      it is kept when it has answered)"
                 );
@@ -65,7 +65,7 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
         }
         Err(error) => return Err(error.into()),
     };
-    let mut out = io::stdout().lock();
+    let mut out = out::lock();
     loop {
         // Asked first: what was written before the end is read after it.
         let live = is_live(&layout, id, attempt);
@@ -81,8 +81,8 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
 fn packed_log(packed: &Packed, attempt: u32) -> Outcome {
     let name = format!("{}.{attempt}.log", packed.id);
     match packed.files.iter().find(|(it, _)| *it == name) {
-        Some((_, bytes)) => copy_text(&mut &bytes[..], &mut io::stdout().lock())?,
-        None => eprintln!("attempt {attempt} of {} wrote nothing to stderr", packed.id),
+        Some((_, bytes)) => copy_text(&mut &bytes[..], &mut out::lock())?,
+        None => out::talk!("attempt {attempt} of {} wrote nothing to stderr", packed.id),
     }
     Ok(0)
 }

@@ -1,12 +1,11 @@
 //! `handoffd man`: manual pages, made from the same words as `--help`.
 
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
 
-use crate::cli::{Cli, Global, Outcome};
+use crate::cli::{Cli, Global, Outcome, out};
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -20,11 +19,11 @@ pub fn man(_global: &Global, options: &Options) -> Outcome {
     let Some(folder) = &options.out else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;
-        std::io::stdout().write_all(&page)?;
+        out::put(page)?;
         return Ok(0);
     };
     fs::create_dir_all(folder)?;
     clap_mangen::generate_to(command, folder)?;
-    eprintln!("manual pages are in {}", folder.display());
+    out::talk!("manual pages are in {}", folder.display());
     Ok(0)
 }

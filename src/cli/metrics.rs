@@ -1,10 +1,8 @@
 //! `handoffd metrics`: the figures that the metrics port serves.
 
-use std::io::Write;
-
 use clap::Args;
 
-use crate::cli::{Global, Outcome};
+use crate::cli::{Global, Outcome, out};
 use crate::clock::Clock;
 use crate::figures::http;
 use crate::inspect::daemon::Daemon;
@@ -31,12 +29,12 @@ pub fn metrics(global: &Global, options: &Options) -> Outcome {
         Some((_, Ok(text))) => text,
         other => {
             if let Some((address, Err(error))) = other {
-                eprintln!("the daemon at {address} does not answer ({error}); from the files:");
+                out::talk!("the daemon at {address} does not answer ({error}); from the files:");
             }
             let slots = global.load_config()?.daemon.max_concurrent;
             from_files(&layout, slots, Clock::System.now())?.text()
         }
     };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    out::put(text)?;
     Ok(0)
 }

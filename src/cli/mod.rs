@@ -2,6 +2,11 @@
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 the thing asked about failed,
 //! 2 wrong usage or configuration, 3 another daemon holds the root, 124 timed out.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "they panic where nothing can be written"
+)]
 
 mod act;
 mod answer;
@@ -18,6 +23,7 @@ mod list;
 mod logs;
 mod man;
 mod metrics;
+mod out;
 mod person;
 mod prune;
 mod run;
@@ -37,7 +43,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::config::{Config, ConfigError};
 use crate::spool::layout::Layout;
@@ -140,6 +146,16 @@ enum Command {
     Man(man::Options),
 }
 
+impl Command {
+    /// Whether it goes on when nobody reads what it tells: it would be cut off halfway.
+    fn acts_on_many(&self) -> bool {
+        matches!(
+            self,
+            Self::Run(_) | Self::Submit(_) | Self::Prune(_) | Self::Archive(_)
+        )
+    }
+}
+
 /// An error with the exit code that belongs to it.
 #[derive(Debug)]
 pub struct Failed {
@@ -173,27 +189,30 @@ impl Failed {
         }
     }
 
+    /// The exit code says it too, where this can't be written.
     fn print(&self, as_json: bool) {
-        if as_json {
-            let mut error = json!({ "code": self.code, "message": format!("{:#}", self.error) });
-            if let (Some((line, column)), Some(map)) = (self.place, error.as_object_mut()) {
-                map.insert("line".to_owned(), line.into());
-                map.insert("column".to_owned(), column.into());
-            }
-            if let (Some(field), Some(map)) = (&self.field, error.as_object_mut()) {
-                map.insert("field".to_owned(), field.clone().into());
-            }
-            if let Some(map) = error.as_object_mut() {
-                let detail = self.detail.iter().cloned();
-                map.extend(detail.map(|(key, value)| (key.to_owned(), value)));
-            }
-            let _ = writeln!(std::io::stdout(), "{}", json!({ "error": error }));
-        } else {
-            // It may quote a file's name or what a record says.
-            let text = format!("{:#}", self.error);
-            // The exit code says it too, where this can't be written.
-            let _ = writeln!(std::io::stderr(), "handoffd: {}", style::safe(&text, true));
+        if as_json && out::tell(self.to_json()).is_ok() {
+            return;
         }
+        // It may quote a file's name or what a record says.
+        let text = format!("{:#}", self.error);
+        out::talk!("handoffd: {}", style::safe(&text, true));
+    }
+
+    fn to_json(&self) -> Value {
+        let mut error = Map::new();
+        error.insert("code".to_owned(), self.code.into());
+        error.insert("message".to_owned(), format!("{:#}", self.error).into());
+        if let Some((line, column)) = self.place {
+            error.insert("line".to_owned(), line.into());
+            error.insert("column".to_owned(), column.into());
+        }
+        if let Some(field) = &self.field {
+            error.insert("field".to_owned(), field.clone().into());
+        }
+        let detail = self.detail.iter().cloned();
+        error.extend(detail.map(|(key, value)| (key.to_owned(), value)));
+        json!({ "error": error })
     }
 }
 
@@ -212,10 +231,8 @@ pub fn main() -> ExitCode {
         Err(error) => return usage_error(&error),
     };
     let as_json = cli.global.json;
-    if !matches!(cli.command, None | Some(Command::Run(_))) {
-        // `handoffd list | head` ends quietly, as other programs do.
-        // SAFETY: the default disposition is always valid, and no thread runs yet.
-        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    if !cli.command.as_ref().is_none_or(Command::acts_on_many) {
+        out::ends_with_its_reader();
     }
     let outcome = match &cli.command {
         None => run::run(&cli.global, &run::Options::default()),
@@ -249,7 +266,7 @@ pub fn main() -> ExitCode {
         Some(Command::Completions(options)) => complete::completions(&cli.global, options),
         Some(Command::Man(options)) => man::man(&cli.global, options),
     };
-    match outcome {
+    match outcome.and_then(|code| out::end().map(|()| code)) {
         Ok(code) => ExitCode::from(code),
         Err(failed) => {
             failed.print(as_json);
@@ -276,8 +293,8 @@ fn usage_error(error: &clap::Error) -> ExitCode {
             "{}",
             style::safe(&error.to_string(), true)
         );
-    } else {
-        let _ = error.print();
+    } else if error.print().is_err() && !error.use_stderr() {
+        return ExitCode::FAILURE;
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
+use crate::cli::out::Telling;
 use crate::cli::{Failed, Global, Outcome, duration};
 use crate::clock::Clock;
 use crate::retention::leave;
@@ -56,6 +57,7 @@ pub fn prune(global: &Global, options: &Options) -> Outcome {
     if !options.dry_run {
         leave::put_back(&layout)?;
     }
+    let mut told = Telling::default();
     let mut spared = Spared::default();
     for (kind, before) in ages {
         let Some(before) = before else { continue };
@@ -79,15 +81,15 @@ pub fn prune(global: &Global, options: &Options) -> Outcome {
         let kind = kind.word();
         if global.json {
             let text = json!({ "kind": kind, "files": files, "deleted": !options.dry_run });
-            println!("{text}");
+            told.tell(text);
         } else {
             let verb = if options.dry_run {
                 "would delete"
             } else {
                 "deleted"
             };
-            println!("{kind}: {verb} {files} files");
+            told.tell(format!("{kind}: {verb} {files} files"));
         }
     }
-    Ok(0)
+    told.over()
 }

@@ -1,12 +1,10 @@
 //! `handoffd schema`: the published formats, as JSON Schema.
 
-use std::io::Write;
-
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 
-use crate::cli::{Failed, Global, Outcome};
+use crate::cli::{Failed, Global, Outcome, out};
 use crate::config;
 use crate::protocol::published;
 
@@ -38,7 +36,7 @@ pub fn schema(global: &Global, options: &Options) -> Outcome {
             lines.concat()
         }
     };
-    std::io::stdout().write_all(text.as_bytes())?;
+    out::put(text)?;
     Ok(0)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::{Failed, Global, Outcome, person};
+use crate::cli::{Failed, Global, Outcome, out, person};
 use crate::config::Config;
 use crate::service::units::{Plan, UnitError};
 
@@ -42,7 +42,9 @@ pub fn service(global: &Global, options: &Options) -> Outcome {
     }
     let owner = (!options.user).then(|| owner_of(layout.root()));
     if owner.as_deref() == Some("root") {
-        eprintln!("! the root belongs to root, and so will every agent; chown it to somebody else");
+        out::talk!(
+            "! the root belongs to root, and so will every agent; chown it to somebody else"
+        );
     }
     let plan = Plan {
         program,
@@ -59,7 +61,7 @@ pub fn service(global: &Global, options: &Options) -> Outcome {
         Manager::Systemd => plan.systemd(),
         Manager::Launchd => plan.launchd(),
     };
-    print!("{}", unit.map_err(unwritable)?);
+    out::put(unit.map_err(unwritable)?)?;
     tell(&plan, options);
     Ok(0)
 }
@@ -104,34 +106,34 @@ fn tell(plan: &Plan, options: &Options) {
         again.push_str(" --config ");
         again.push_str(&in_shell(config));
     }
-    eprintln!("Install it:");
+    out::talk!("Install it:");
     match (options.manager, options.user) {
         (Manager::Systemd, false) => {
-            eprintln!("  {again} | sudo tee /etc/systemd/system/handoffd.service");
-            eprintln!("  sudo systemctl daemon-reload");
-            eprintln!("  sudo systemctl enable --now handoffd");
+            out::talk!("  {again} | sudo tee /etc/systemd/system/handoffd.service");
+            out::talk!("  sudo systemctl daemon-reload");
+            out::talk!("  sudo systemctl enable --now handoffd");
         }
         (Manager::Systemd, true) => {
             let units = "~/.config/systemd/user";
-            eprintln!("  mkdir -p {units} && {again} > {units}/handoffd.service");
-            eprintln!("  systemctl --user daemon-reload && loginctl enable-linger");
-            eprintln!("  systemctl --user enable --now handoffd");
+            out::talk!("  mkdir -p {units} && {again} > {units}/handoffd.service");
+            out::talk!("  systemctl --user daemon-reload && loginctl enable-linger");
+            out::talk!("  systemctl --user enable --now handoffd");
         }
         (Manager::Launchd, false) => {
             let file = "/Library/LaunchDaemons/com.handoffd.plist";
-            eprintln!("  {again} | sudo tee {file}");
-            eprintln!("  sudo plutil -lint {file}");
-            eprintln!("  sudo launchctl bootstrap system {file}");
+            out::talk!("  {again} | sudo tee {file}");
+            out::talk!("  sudo plutil -lint {file}");
+            out::talk!("  sudo launchctl bootstrap system {file}");
         }
         (Manager::Launchd, true) => {
             let file = "~/Library/LaunchAgents/com.handoffd.plist";
-            eprintln!("  {again} > {file}");
-            eprintln!("  plutil -lint {file}");
-            eprintln!("  launchctl bootstrap gui/$(id -u) {file}");
+            out::talk!("  {again} > {file}");
+            out::talk!("  plutil -lint {file}");
+            out::talk!("  launchctl bootstrap gui/$(id -u) {file}");
         }
     }
     if options.manager == Manager::Launchd {
-        eprintln!("! handoffd is neither built nor tested on macOS so far");
+        out::talk!("! handoffd is neither built nor tested on macOS so far");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::style::{Ink, columns, ink, line, local, safe, span};
-use crate::cli::{Global, Outcome};
+use crate::cli::{Global, Outcome, out};
 use crate::clock::Clock;
 use crate::inspect::status::{Status, gather};
 use crate::protocol::lifecycle::State;
@@ -28,7 +28,7 @@ pub fn status(global: &Global, options: &Options) -> Outcome {
         } else {
             page(&status)
         };
-        let mut out = std::io::stdout().lock();
+        let mut out = out::lock();
         if options.watch && !global.json {
             // Home, and clear what is below: no flicker.
             write!(out, "\u{1b}[H\u{1b}[J")?;

@@ -9,8 +9,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use crate::cli::out::Telling;
 use crate::cli::style::safe;
-use crate::cli::{Failed, Global, Outcome, duration, validate, wait};
+use crate::cli::{Failed, Global, Outcome, duration, out, validate, wait};
 use crate::config::Config;
 use crate::durable;
 use crate::inspect::daemon::Daemon;
@@ -74,20 +75,27 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
         let document = parse(file, &bytes, ext)?;
         checked.push(check(&layout, &config, document, Some((bytes, ext)), file)?);
     }
+    let mut telling = Telling::default();
     for request in &checked {
         drop_into(&layout, request)?;
         if !options.wait {
-            if global.json {
-                println!("{}", json!({ "id": request.id.as_str() }));
+            let id = request.id.as_str();
+            let told = if global.json {
+                telling.tell(json!({ "id": id }))
             } else {
-                println!("{}", request.id);
+                telling.tell(id)
+            };
+            if !told {
+                // Nobody would know of it.
+                out::talk!("{id} was dropped");
             }
         }
     }
     if !options.wait {
         wait::tell_if_stopping(&layout, &Daemon::of(&layout));
-        return Ok(0);
+        return telling.over();
     }
+    out::ends_with_its_reader();
     let ids: Vec<String> = checked
         .iter()
         .map(|request| request.id.to_string())
@@ -188,7 +196,7 @@ fn well_formed(
     let request = request_in(document, from, None)?;
     let examined = validate::examine(layout, config, &document.map, request);
     for warning in &examined.receipt.warnings {
-        eprintln!(
+        out::talk!(
             "warning: {}: {}",
             from.display(),
             safe(&warning.to_string(), false)

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::style::safe;
 use crate::cli::submit;
-use crate::cli::{Failed, Global, Outcome};
+use crate::cli::{Failed, Global, Outcome, out};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::receive::{Desk, needs, receipt};
@@ -90,14 +90,14 @@ pub fn validate(global: &Global, options: &Options) -> Outcome {
     if let Some(told) = refusal {
         return refuse(global, &examined, told);
     }
-    accept(global, &examined, written);
+    accept(global, &examined, written)?;
     Ok(0)
 }
 
 fn refuse(global: &Global, examined: &Examined, told: &Failure) -> Outcome {
     if !global.json {
         for action in &told.actions {
-            eprintln!("  → {}", safe(action, false));
+            out::talk!("  → {}", safe(action, false));
         }
         return Err(Failed::thing(
             told.code.as_str(),
@@ -116,11 +116,11 @@ fn refuse(global: &Global, examined: &Examined, told: &Failure) -> Outcome {
         "acknowledgment": examined.receipt.acknowledgment,
         "recovery_actions": told.actions,
     });
-    println!("{text}");
+    out::tell(text)?;
     Ok(1)
 }
 
-fn accept(global: &Global, examined: &Examined, id: Option<String>) {
+fn accept(global: &Global, examined: &Examined, id: Option<String>) -> Result<(), Failed> {
     let Examined {
         request,
         planned,
@@ -138,27 +138,27 @@ fn accept(global: &Global, examined: &Examined, id: Option<String>) {
             "warnings": receipt.warnings,
             "acknowledgment": receipt.acknowledgment,
         });
-        println!("{text}");
-        return;
+        return out::tell(text);
     }
     let id = id.unwrap_or_else(|| "it (its id will be its file name)".to_owned());
-    println!(
+    out::tell(format!(
         "fine: {} is a {} for {}, priority {}; it {next}",
         safe(&id, false),
         request.dialect,
         request.agent,
         request.priority.as_str()
-    );
+    ))?;
     let task = receipt
         .acknowledgment
         .get("understood")
         .and_then(|understood| understood.get("task")?.as_str());
     if let Some(task) = task {
-        println!("  understood as: {}", safe(task, false));
+        out::tell(format!("  understood as: {}", safe(task, false)))?;
     }
     for warning in &receipt.warnings {
-        println!("  warning: {}", safe(&warning.to_string(), false));
+        out::tell(format!("  warning: {}", safe(&warning.to_string(), false)))?;
     }
+    Ok(())
 }
 
 /// What would become of it first.

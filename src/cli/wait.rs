@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::{Failed, Global, Outcome, complete, duration, wake};
+use crate::cli::{Failed, Global, Outcome, complete, duration, out, wake};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
 use crate::protocol::json;
@@ -61,7 +61,7 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
     let (_watcher, told) = wake::on_changes(&folders)?;
     let daemon = Daemon::of(layout);
     if !daemon.running {
-        eprintln!(
+        out::talk!(
             "no daemon runs on {}; waiting for one",
             layout.root().display()
         );
@@ -96,7 +96,10 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
             }
         };
         any_failed |= state == State::Failed;
-        print(&bytes, ids.len() > 1)?;
+        print(&bytes, ids.len() > 1).map_err(|failed| {
+            let what = format!("{id} has ended, and its record could not be told");
+            Failed::thing(failed.code, failed.error.context(what))
+        })?;
     }
     Ok(u8::from(any_failed))
 }
@@ -104,7 +107,7 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
 /// What is dropped now would otherwise seem to be taken up at once.
 pub fn tell_if_stopping(layout: &Layout, daemon: &Daemon) {
     if daemon.stopping {
-        eprintln!(
+        out::talk!(
             "the daemon on {} is stopping: what has not begun waits for the next one",
             layout.root().display()
         );
@@ -134,7 +137,7 @@ fn packed(layout: &Layout, id: &str) -> Option<(State, Vec<u8>)> {
 
 fn print(bytes: &[u8], compact: bool) -> Result<(), Failed> {
     use std::io::Write;
-    let mut out = std::io::stdout().lock();
+    let mut out = out::lock();
     if compact {
         let value = json::parse_own(std::str::from_utf8(bytes)?)?;
         writeln!(out, "{value}")?;

@@ -13,7 +13,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use crate::cli::{Global, Outcome};
+use crate::cli::{Failed, Global, Outcome, out};
 use crate::clock::{Clock, Wall};
 use crate::config::Config;
 use crate::engine::{confine, folders};
@@ -52,7 +52,7 @@ pub fn check(global: &Global, options: &Options) -> Outcome {
     check_root(&layout, &config, &mut findings);
     check_system(&mut findings, &mut notes);
     let deep = options.deep.then(|| deep::examine(&layout)).transpose()?;
-    report(global, &findings, &notes, deep.as_ref());
+    report(global, &findings, &notes, deep.as_ref())?;
     let is_sound = deep.is_none_or(|deep| deep.is_sound());
     Ok(match (findings.is_empty(), is_sound) {
         (false, _) => 2,
@@ -179,7 +179,12 @@ fn check_system(findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
     }
 }
 
-fn report(global: &Global, findings: &[Finding], warnings: &[String], deep: Option<&deep::Report>) {
+fn report(
+    global: &Global,
+    findings: &[Finding],
+    warnings: &[String],
+    deep: Option<&deep::Report>,
+) -> Result<(), Failed> {
     let is_sound = deep.is_none_or(deep::Report::is_sound);
     if global.json {
         let list: Vec<_> = findings
@@ -192,20 +197,22 @@ fn report(global: &Global, findings: &[Finding], warnings: &[String], deep: Opti
         if let Some(deep) = deep {
             text["deep"] = as_json(deep);
         }
-        println!("{text}");
-        return;
+        return out::tell(text);
     }
     for finding in findings {
-        println!("✗ {}\n  → {}", finding.what, finding.do_this);
+        out::tell(format!("✗ {}\n  → {}", finding.what, finding.do_this))?;
     }
     for breach in deep.iter().flat_map(|deep| &deep.breaches) {
-        println!("✗ {}: {}\n  → {}", breach.path, breach.what, breach.do_this);
+        out::tell(format!(
+            "✗ {}: {}\n  → {}",
+            breach.path, breach.what, breach.do_this
+        ))?;
     }
     for warning in warnings {
-        println!("! {warning}");
+        out::tell(format!("! {warning}"))?;
     }
     if findings.is_empty() {
-        println!("✓ the configuration and the root are fine");
+        out::tell("✓ the configuration and the root are fine")?;
     }
     if let Some(deep) = deep {
         let Examined {
@@ -217,7 +224,7 @@ fn report(global: &Global, findings: &[Finding], warnings: &[String], deep: Opti
             processes,
         } = deep.examined;
         let mark = if is_sound { "✓" } else { "✗" };
-        println!(
+        out::tell(format!(
             "{mark} {} of what is promised is broken: {records} records, {submissions} \
              submissions, {audit_lines} audit lines, {artifacts} artifacts, {tasks} tasks and \
              {processes} processes were looked at",
@@ -226,8 +233,9 @@ fn report(global: &Global, findings: &[Finding], warnings: &[String], deep: Opti
                 1 => "one thing".to_owned(),
                 many => format!("{many} things"),
             }
-        );
+        ))?;
     }
+    Ok(())
 }
 
 fn as_json(deep: &deep::Report) -> Value {

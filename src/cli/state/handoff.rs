@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{Desk, invalid, read_document, store_failed};
-use crate::cli::{Failed, Outcome, complete};
+use crate::cli::{Failed, Outcome, complete, out};
 use crate::clock::{Clock, Wall};
 use crate::config::Gate;
 use crate::policy::task::{
@@ -258,7 +258,7 @@ impl Options {
                 return Err(asks(reason.to_owned()));
             }
             Some(Ended::Already { state, held: false }) => {
-                eprintln!("handoffd: this handoff was applied before; nothing was changed");
+                out::talk!("handoffd: this handoff was applied before; nothing was changed");
                 command(Some(&state), &state, self.max_tokens)
             }
             Some(Ended::Now { before, step }) => match step {
@@ -268,9 +268,9 @@ impl Options {
             },
         };
         if desk.json {
-            println!("{told}");
+            out::tell(told)?;
         } else {
-            println!("{told:#}");
+            out::tell(format!("{told:#}"))?;
         }
         Ok(0)
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Desk, store_failed};
 use crate::cli::style::{Ink, columns, ink, line, local, safe};
-use crate::cli::{Outcome, complete};
+use crate::cli::{Outcome, complete, out};
 use crate::policy::task::{MAX_SUMMARY_TOKENS, summary as summarize};
 use crate::protocol::task::{Change, Severity, TaskState};
 
@@ -29,16 +29,16 @@ pub(super) fn summary(desk: &Desk, options: &SummaryOptions) -> Outcome {
             "task_id": state.task().as_str(), "version": state.version(), "context_summary": text,
             "state_file": state.task().state_file(),
         });
-        println!("{said}");
+        out::tell(said)?;
     } else {
-        println!("{}", safe(&text, true));
+        out::tell(safe(&text, true))?;
     }
     Ok(0)
 }
 
 pub(super) fn show(desk: &Desk, task: &str) -> Outcome {
     let state = desk.load(task)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = out::lock();
     if desk.json {
         serde_json::to_writer_pretty(&mut out, state.document())?;
         writeln!(out)?;
@@ -130,7 +130,7 @@ fn raw_list(page: &mut String, heading: &str, entries: impl Iterator<Item = Stri
 pub(super) fn history(desk: &Desk, task: &str) -> Outcome {
     let state = desk.load(task)?;
     let lines = desk.store.history(state.task()).map_err(store_failed)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = out::lock();
     if desk.json {
         for line in &lines {
             writeln!(out, "{}", serde_json::to_string(line)?)?;

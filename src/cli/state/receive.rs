@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::Desk;
 use crate::cli::style::safe;
-use crate::cli::{Outcome, complete};
+use crate::cli::{Outcome, complete, out};
 use crate::policy::task::{MAX_SUMMARY_TOKENS, problems, summary, to_check};
 
 #[derive(Debug, Args)]
@@ -32,12 +32,12 @@ pub(super) fn receive(desk: &Desk, options: &Options) -> Outcome {
         let mut said = said.as_object().cloned().unwrap_or_default();
         let valid = problems.is_empty();
         said.insert("state".to_owned(), state.into_document().into());
-        println!("{}", serde_json::to_string(&said)?);
+        out::tell(serde_json::to_string(&said)?)?;
         return Ok(u8::from(!valid));
     }
-    println!("{}", safe(&summary, true));
+    out::tell(safe(&summary, true))?;
     for problem in &problems {
-        eprintln!("handoffd: {}", safe(problem, false));
+        out::talk!("handoffd: {}", safe(problem, false));
     }
     Ok(u8::from(!problems.is_empty()))
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Desk, invalid, read_document, store_failed};
-use crate::cli::{Failed, Outcome};
+use crate::cli::{Failed, Outcome, out};
 use crate::protocol::field::FieldError;
 use crate::protocol::task::{StateError, TaskState};
 
@@ -44,9 +44,9 @@ pub(super) fn save(desk: &Desk, options: &Options) -> Outcome {
     let saved = desk.store.save(&state).map_err(store_failed)?;
     if desk.json {
         let said = json!({ "task_id": saved.task().as_str(), "version": saved.version() });
-        println!("{said}");
+        out::tell(said)?;
     } else {
-        eprintln!("{} is at version {}", saved.task(), saved.version());
+        out::talk!("{} is at version {}", saved.task(), saved.version());
     }
     Ok(0)
 }
