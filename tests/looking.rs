@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 #[path = "looking/answers.rs"]
 mod answers;
+#[path = "looking/asked.rs"]
+mod asked;
 #[path = "looking/bare.rs"]
 mod bare;
 #[path = "looking/chains.rs"]

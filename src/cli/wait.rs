@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::{Failed, Global, Outcome, complete, duration, out, wake};
+use crate::cli::{Failed, Global, Outcome, complete, duration, out, unknown_id, wake};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
+use crate::protocol::id::HandoffId;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
@@ -37,10 +38,7 @@ pub fn wait(global: &Global, options: &Options) -> Outcome {
     for id in &options.ids {
         // It may have been on its way back: a second look tells.
         if !is_known(&layout, id) && !is_known(&layout, id) {
-            return Err(Failed::thing(
-                "UNKNOWN_ID",
-                anyhow::anyhow!("no handoff is called {id} in {}", layout.root().display()),
-            ));
+            return Err(unknown_id(&layout, id));
         }
     }
     until_ended(&layout, &options.ids, options.timeout)
@@ -48,10 +46,11 @@ pub fn wait(global: &Global, options: &Options) -> Outcome {
 
 /// Looks at every place where it may stand, in the order in which it passes them.
 fn is_known(layout: &Layout, id: &str) -> bool {
-    layout.submission(id).is_some()
-        || layout.is_being_refused(id)
-        || !layout.states_of(id).is_empty()
-        || layout.archived(id).is_some()
+    HandoffId::parse_made(id).is_ok()
+        && (layout.submission(id).is_some()
+            || layout.is_being_refused(id)
+            || !layout.states_of(id).is_empty()
+            || layout.archived(id).is_some())
 }
 
 /// Waits for all of them and prints their records.

@@ -9,8 +9,9 @@ use std::collections::{HashSet, VecDeque};
 use serde_json::{Value, json};
 
 use crate::clock::Wall;
-use crate::inspect::links::{Relations, find, thing};
+use crate::inspect::links::{Relations, thing};
 use crate::inspect::question::Question;
+use crate::inspect::summary::Place;
 use crate::protocol::lifecycle::State;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
@@ -76,18 +77,18 @@ fn climb(layout: &Layout, id: &str) -> (String, String) {
     let mut at = id.to_owned();
     let mut named = None;
     while seen.len() < MOST && seen.insert(at.clone()) {
-        let doc = find(layout, &at).and_then(|place| place.read());
+        let doc = Place::find(layout, &at).and_then(|place| place.read());
         let Some((doc, _)) = doc else { break };
         let links = Relations::of(&doc);
         named = links.chain.or(named);
         match links.parent {
-            Some(parent) if !seen.contains(&parent) && find(layout, &parent).is_some() => {
+            Some(parent) if !seen.contains(&parent) && Place::find(layout, &parent).is_some() => {
                 at = parent;
             }
             _ => break,
         }
     }
-    let first = named.filter(|first| find(layout, first).is_some());
+    let first = named.filter(|first| Place::find(layout, first).is_some());
     let first = first.unwrap_or_else(|| at.clone());
     (at, first)
 }
@@ -136,7 +137,7 @@ fn node(layout: &Layout, id: &str, parent: Option<String>) -> (Node, Relations) 
         parent,
         ..Node::default()
     };
-    let Some(place) = find(layout, id) else {
+    let Some(place) = Place::find(layout, id) else {
         return (node, Relations::default());
     };
     node.state = Some(place.state);

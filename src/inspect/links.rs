@@ -111,7 +111,7 @@ fn ids(value: Option<&Value>) -> Vec<String> {
 
 /// Where an id stands now, in a few words.
 pub fn standing(layout: &Layout, id: &str) -> String {
-    let Some(place) = find(layout, id) else {
+    let Some(place) = Place::find(layout, id) else {
         return "not there".to_owned();
     };
     let row = place.row();
@@ -122,12 +122,6 @@ pub fn standing(layout: &Layout, id: &str) -> String {
         (State::Failed, _, Some((code, _))) => format!("failed with {code}"),
         (state, ..) => state.status().to_owned(),
     }
-}
-
-/// Where an id stands; a name that can't be an id is nowhere.
-pub fn find(layout: &Layout, id: &str) -> Option<Place> {
-    crate::protocol::id::HandoffId::parse_made(id).ok()?;
-    Place::find(layout, id)
 }
 
 /// What is waited for, as one says it.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::Wall;
 use crate::inspect::question::Question;
 use crate::protocol::document;
+use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Ext, Name, classify};
 use crate::protocol::record::Record;
@@ -142,8 +143,10 @@ impl Place {
         }
     }
 
-    /// Where the id stands now, in a folder or in the archive.
+    /// Where the id stands now, in a folder or in the archive. A name that can't be an id, such as a
+    /// path, is nowhere.
     pub fn find(layout: &Layout, id: &str) -> Option<Self> {
+        HandoffId::parse_made(id).ok()?;
         Self::find_in_folders(layout, id).or_else(|| {
             let packed = Archive::new(&layout.archive()).find(id).ok()??;
             Some(Self::archived(layout, packed))
