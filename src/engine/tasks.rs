@@ -287,7 +287,9 @@ impl Taken {
             warnings.push(format!("task {task} stays in its phase: {refusal}"));
         }
         if let Some(bare) = self.bare {
-            warnings.push(format!("in the state of task {task}, {bare}"));
+            warnings.push(format!(
+                "in the state of task {task}, {bare}: let the specialist say why it decides so"
+            ));
         }
         if let Step::Failed { gates, .. } = self.step {
             let list = listed(&gates);
