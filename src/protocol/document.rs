@@ -161,9 +161,14 @@ fn in_markdown(text: &str) -> Result<Value, DocumentError> {
     }
 }
 
+/// The bytes without the mark that some editors and shells put before UTF-8.
+pub fn unmarked(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
 /// The bytes as text, without a byte order mark.
 fn text(bytes: &[u8]) -> Result<&str, DocumentError> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let bytes = unmarked(bytes);
     std::str::from_utf8(bytes).map_err(|error| {
         let good = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
         DocumentError::new(Kind::NotUtf8, "the text is not UTF-8").at(place(good, good.len()))

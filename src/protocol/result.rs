@@ -34,6 +34,7 @@ pub enum Output {
 
 impl Output {
     pub fn read(bytes: &[u8]) -> Self {
+        let bytes = document::unmarked(bytes);
         let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace());
         let Some(start) = start else {
             return Self::Nothing;
@@ -132,12 +133,36 @@ mod tests {
             Output::Broken { .. }
         ));
         assert_eq!(Output::read(b"hello"), Output::Text("hello".to_owned()));
+        assert_eq!(Output::read(b"\xef\xbb\xbf\n"), Output::Nothing);
         let markdown = b"# Done\n\nAll of it.\n\n```json\n{\"status\":\"complete\"}\n```\n";
         let Output::Result { result, text } = Output::read(markdown) else {
             panic!()
         };
         assert_eq!(result["status"], "complete");
         assert_eq!(text.as_deref(), Some("# Done\n\nAll of it."));
+    }
+
+    #[test]
+    fn a_mark_at_the_beginning_changes_nothing() {
+        for text in [
+            "{\"status\":\"failed\"}",
+            "{\"status\":",
+            "```json\n{\"status\":\"failed\"}\n```\n",
+            "# Failed\n\n```json\n\u{feff}{\"status\":\"failed\"}\n```\n",
+            "hello",
+        ] {
+            let marked = format!("\u{feff}{text}");
+            assert_eq!(
+                Output::read(marked.as_bytes()),
+                Output::read(text.as_bytes()),
+                "{text}"
+            );
+        }
+        let Output::Result { result, .. } = Output::read(b"\xef\xbb\xbf{\"status\":\"failed\"}")
+        else {
+            panic!()
+        };
+        assert_eq!(claim(&result), Some(Claim::Failed));
     }
 
     #[test]

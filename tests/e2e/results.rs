@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, orders, outcomes, text};
+use crate::common::{Daemon, Root, orders, outcomes, text, with};
 
 /// One retry, at once: two attempts mean that it was tried again, one that it was not.
 const ONE_RETRY: &str = "defaults.retry.max_retries = 1\ndefaults.retry.delay = '10ms'";
@@ -46,6 +46,17 @@ fn a_result_is_taken_from_wherever_it_was_left() {
     );
     let record = result_of(&root, "nothing", ":");
     assert_eq!(record["output"], Value::Null);
+    let sh = "printf '\\357\\273\\277{\"summary\": \"marked\"}'";
+    assert_eq!(
+        result_of(&root, "marked", sh)["result"]["summary"],
+        "marked"
+    );
+    let sh = "printf '\\357\\273\\277{\"status\": \"failed\"}' >$HANDOFF_RESULT; exit 0";
+    root.drop_request(
+        "marked-file",
+        &with(orders(sh), json!({ "retry_policy": { "max_retries": 0 } })),
+    );
+    assert_eq!(root.failed("marked-file").1, "PROCESSING_ERROR");
     let record = result_of(&root, "bytes", "printf 'a\\377b'");
     assert_eq!(record["output"]["text"], "a\u{fffd}b");
     // The last attempt's result does not count for the next one.
