@@ -22,7 +22,9 @@ use crate::policy::human::{Kind, ask_person};
 use crate::policy::intake::{Plan, Terms, refused_fields};
 use crate::policy::judge::{Exit, Failure, Success, Verdict};
 use crate::policy::next::{Facts, conclude, fail, link, refusal, wait};
+use crate::policy::receive::not_understood;
 use crate::policy::retry::RetryPolicy;
+use crate::protocol::dialect::Dialect;
 use crate::protocol::document::Syntax;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
@@ -30,6 +32,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
+use crate::protocol::view::View;
 use crate::spool::change::Change;
 use crate::spool::claim::{self, Submitted, TakeError};
 use crate::spool::commit::Finished;
@@ -217,6 +220,11 @@ pub fn apply(
             (State::Waiting, "waiting")
         }
         Destination::Fail(told) => {
+            let view = View::of_record(record);
+            if let (Err(wrong), Dialect::Report) = (request, view.dialect) {
+                let acknowledgment = not_understood(&view, wrong);
+                record.set("acknowledgment", acknowledgment);
+            }
             fail(record, &told, max_retries, now.wall);
             let cancelled = told.code == ErrorCode::Cancelled;
             (

@@ -262,6 +262,11 @@ fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Op
     Some(refusal)
 }
 
+/// What a receiver says of a document that breaks the rules of its kind.
+pub fn not_understood(view: &View<'_>, wrong: &[FieldError]) -> Value {
+    acknowledge(view, wrong, &[])
+}
+
 fn acknowledge(view: &View<'_>, blockers: &[FieldError], warnings: &[FieldError]) -> Value {
     let mut it = Map::new();
     it.insert("received".to_owned(), true.into());

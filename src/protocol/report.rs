@@ -33,11 +33,9 @@ pub fn broken_rules(doc: &Map<String, Value>, status: &str) -> Vec<FieldError> {
             "summary",
             "missing: a report has a summary, or a handoff.context",
         );
-    } else if present(doc, "handoff").is_some()
-        && !has_context
-        && !ends(handoff)
-        && status != "blocked"
-    {
+    }
+    let goes_on = present(doc, "handoff").is_some() && !ends(handoff);
+    if goes_on && !has_context && status != "blocked" {
         missing(
             "handoff.context",
             "missing: the next agent needs it, unless handoff.next_phase is complete",
@@ -102,7 +100,7 @@ mod tests {
             ),
             (
                 json!({"status": "complete", "handoff": {}}),
-                &["phase", "summary"],
+                &["phase", "summary", "handoff.context"],
             ),
             (
                 json!({"status": "complete", "phase": 3, "summary": "s", "handoff": {}}),
@@ -125,7 +123,7 @@ mod tests {
             ),
             (
                 json!({"status": "needs_review", "phase": "p", "summary": " ", "handoff": {}}),
-                &["summary"],
+                &["summary", "handoff.context"],
             ),
         ] {
             let doc = document.as_object().unwrap();

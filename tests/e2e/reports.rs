@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, outcomes, with};
+use crate::common::{Daemon, Root, outcomes, text, with};
 use crate::dialects::{assert_kept, read};
 
 #[test]
@@ -185,4 +185,33 @@ fn what_waits_first_is_still_what_it_was_afterwards() {
         "a report is no order to its writer"
     );
     root.assert_works("good");
+}
+
+#[test]
+fn a_report_that_breaks_its_rules_is_acknowledged_with_all_of_them() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let blockers = |id: &str, handoff: Value, more: Value| {
+        let report = json!({ "status": "complete", "agent": "@dev", "handoff": handoff });
+        root.drop_request(id, &with(report, more));
+        let (record, code) = root.failed(id);
+        assert_eq!(code, "SCHEMA_VALIDATION_FAILED");
+        let said = &record["acknowledgment"];
+        assert_eq!(
+            (&said["received"], &said["from"]),
+            (&json!(true), &json!("@dev"))
+        );
+        assert_eq!(said["understood"], "partial");
+        assert_eq!(said["action"], "request_clarification");
+        let blockers = said["blockers"].as_array().unwrap();
+        let field = |it: &Value| text(it).split_once(": ").unwrap().0.to_owned();
+        blockers.iter().map(field).collect::<Vec<_>>()
+    };
+    let nx = json!({ "next_agent": "nx" });
+    let said = json!({ "phase": "d", "summary": "s" });
+    assert_eq!(blockers("one", nx.clone(), said), ["handoff.context"]);
+    assert_eq!(
+        blockers("all", nx, json!({})),
+        ["phase", "summary", "handoff.context"]
+    );
 }
