@@ -15,7 +15,7 @@ use crate::clock::Wall;
 use crate::engine::story::state_unwritten;
 use crate::engine::world::World;
 use crate::policy::complete::warn;
-use crate::policy::judge::{Failure, failure};
+use crate::policy::judge::{Failure, MEND, failure};
 use crate::policy::task::{
     Draft, Found, GateResult, MAX_SUMMARY_TOKENS, Refusal, Step, draft, settle, summary,
 };
@@ -155,11 +155,7 @@ pub fn ask_gates(world: &World, preview: &Record, id: &str) -> Result<Vec<Value>
 }
 
 fn refused(preview: &Record, message: String, field: FieldError) -> Box<Failure> {
-    let mut told = failure(
-        ErrorCode::ValidationFailed,
-        message,
-        vec!["Let the specialist mend it; its next attempt is told".to_owned()],
-    );
+    let mut told = failure(ErrorCode::ValidationFailed, message, vec![MEND.to_owned()]);
     told.fields = vec![field];
     told.result = preview
         .doc

@@ -134,6 +134,10 @@ pub(super) fn merge_acknowledgment(record: &mut Record, result: &Map<String, Val
         _ => Map::new(),
     };
     merged.extend(theirs.clone());
+    let asks = theirs.get("action").and_then(Value::as_str) == Some("request_clarification");
+    if asks && !theirs.contains_key("starting") {
+        merged.insert("starting".to_owned(), false.into());
+    }
     record.set("acknowledgment", Value::Object(merged));
 }
 

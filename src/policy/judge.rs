@@ -5,6 +5,8 @@
 //! asks for at any exit code (`retry_after_seconds`, blocked, `needs_review`, failed), then the
 //! exit code, then the claim of success.
 
+mod failures;
+
 use serde_json::{Map, Value};
 
 use crate::policy::reports::{asks_for_clarification, broken_report};
@@ -12,6 +14,9 @@ use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::record::AttemptOutcome;
 use crate::protocol::result::{Claim, Output, claim, wrong_fields};
+
+pub use failures::{MEND, exit_words, failure, mend_cause, tail_of};
+use failures::{bad_exit, claimed_failure, flooded, oversized, stalled, timed_out, wrong_result};
 
 /// How the main process ended, as far as that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,188 +302,6 @@ fn held(seconds: f64, result: &Map<String, Value>) -> Verdict {
         None => format!("the specialist asked to be left alone for {seconds} s"),
     };
     Verdict::Held { wait_ms, reason }
-}
-
-pub fn failure(code: ErrorCode, message: String, actions: Vec<String>) -> Failure {
-    Failure {
-        code,
-        message,
-        detail_code: None,
-        retryable: code.retries_by_itself(),
-        outcome: AttemptOutcome::Failed,
-        result: None,
-        actions,
-        fields: Vec::new(),
-        invalid_output: false,
-        verify: None,
-    }
-}
-
-fn timed_out(ended: &Ended) -> Failure {
-    let limit = &ended.limits.timeout;
-    let message = with_tail(format!("the attempt ran past its limit of {limit}"), ended);
-    Failure {
-        outcome: AttemptOutcome::Timeout,
-        ..failure(
-            ErrorCode::Timeout,
-            message,
-            vec![
-                "Raise timeout_seconds in the request, or timeout of the specialist".to_owned(),
-                "Look at the attempt's log for where it hung".to_owned(),
-            ],
-        )
-    }
-}
-
-fn stalled(ended: &Ended) -> Failure {
-    let limit = &ended.limits.stall_timeout;
-    let message = format!(
-        "the attempt stalled: for {limit} it neither wrote, nor used the processor, nor touched \
-         HANDOFF_HEARTBEAT"
-    );
-    Failure {
-        outcome: AttemptOutcome::Stalled,
-        ..failure(
-            ErrorCode::Timeout,
-            with_tail(message, ended),
-            vec![
-                "Let the specialist touch HANDOFF_HEARTBEAT while it waits for others".to_owned(),
-                "Raise stall_timeout of the specialist".to_owned(),
-            ],
-        )
-    }
-}
-
-fn flooded(ended: &Ended) -> Failure {
-    let limit = &ended.limits.max_output;
-    failure(
-        ErrorCode::ProcessingError,
-        format!("the attempt printed more than {limit}"),
-        vec![
-            "Write large output to a file below artifacts/ instead of printing it".to_owned(),
-            "Raise daemon.max_output_size".to_owned(),
-        ],
-    )
-}
-
-fn oversized(ended: &Ended) -> Failure {
-    let limit = &ended.limits.max_output;
-    failure(
-        ErrorCode::ValidationFailed,
-        format!("the result at HANDOFF_RESULT is larger than daemon.max_output_size ({limit})"),
-        vec![
-            "Let the specialist write a smaller result: large things go into files below \
-             artifacts/, which the result lists in artifacts"
-                .to_owned(),
-            "Or raise daemon.max_output_size, send the daemon SIGHUP, then retry".to_owned(),
-        ],
-    )
-}
-
-/// A result with fields that can't be acted on.
-fn wrong_result(fields: Vec<FieldError>, result: Option<Map<String, Value>>) -> Failure {
-    let list: Vec<String> = fields.iter().take(20).map(ToString::to_string).collect();
-    Failure {
-        result,
-        fields,
-        ..failure(
-            ErrorCode::ValidationFailed,
-            format!("the result is not right: {}", list.join("; ")),
-            vec!["Let the specialist mend these fields; its next attempt is told of them".into()],
-        )
-    }
-}
-
-pub fn exit_words(exit: Exit) -> String {
-    match exit {
-        Exit::Lives => "lives on".to_owned(),
-        Exit::Code(code) => format!("exited with {code}"),
-        Exit::Signal(signal) => format!("was killed by signal {signal}"),
-        Exit::Unknown => "ended, its exit code is lost".to_owned(),
-    }
-}
-
-fn claimed_failure(exit: Exit, result: Map<String, Value>, stderr_tail: &str) -> Failure {
-    let mut told = failure(
-        ErrorCode::ProcessingError,
-        match exit {
-            Exit::Lives => "the specialist reported failure".to_owned(),
-            _ => format!("the specialist reported failure and {}", exit_words(exit)),
-        },
-        vec!["Look at result and at the attempt's log, mend the cause and retry".to_owned()],
-    );
-    if !stderr_tail.is_empty() && result.get("error").is_none() {
-        told.message = format!("{}; its last words: {stderr_tail}", told.message);
-    }
-    heed_error(&mut told, &result);
-    told.result = Some(result);
-    told
-}
-
-fn bad_exit(exit: Exit, result: Option<Map<String, Value>>, ended: &Ended) -> Failure {
-    let mut told = failure(
-        ErrorCode::ProcessingError,
-        with_tail(format!("the specialist {}", exit_words(exit)), ended),
-        vec!["Look at the attempt's log, mend the cause and retry".to_owned()],
-    );
-    if let Exit::Code(code @ (64 | 65 | 77 | 78)) = exit {
-        told.retryable = false;
-        let what = match code {
-            64 => "how it is called (usage)",
-            65 => "the request's data",
-            77 => "a permission",
-            _ => "its configuration",
-        };
-        told.actions = vec![format!(
-            "Exit code {code} speaks of {what}: mend that, then retry"
-        )];
-    }
-    if let Some(result) = &result {
-        heed_error(&mut told, result);
-    }
-    told.result = result;
-    told
-}
-
-/// What a result says of its own failure wins over the table.
-fn heed_error(told: &mut Failure, result: &Map<String, Value>) {
-    let Some(error) = result.get("error") else {
-        return;
-    };
-    if let Some(message) = error.as_str().or_else(|| error.get("message")?.as_str()) {
-        message.clone_into(&mut told.message);
-    }
-    if let Some(code) = error.get("code").and_then(Value::as_str) {
-        match ErrorCode::parse(code) {
-            Some(known) => {
-                told.code = known;
-                told.retryable = told.retryable && known.retries_by_itself();
-            }
-            None => told.detail_code = Some(code.to_owned()),
-        }
-    }
-    if let Some(retryable) = error.get("retryable").and_then(Value::as_bool) {
-        told.retryable = retryable;
-    }
-}
-
-fn with_tail(message: String, ended: &Ended) -> String {
-    let said = match (&ended.stderr_tail, &ended.stdout) {
-        (tail, _) if !tail.is_empty() => tail.clone(),
-        (_, Output::Text(text)) => tail_of(text, 2000),
-        _ => return message,
-    };
-    format!("{message}; its last words: {said}")
-}
-
-/// The end of a text, cut at a character.
-pub fn tail_of(text: &str, most: usize) -> String {
-    let text = text.trim_end();
-    let start = text.len().saturating_sub(most);
-    let start = (start..text.len())
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(text.len());
-    text[start..].to_owned()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The table of verdicts: exit × result × reason.
 
 use super::*;
+use crate::policy::reports::blocked;
 
 fn ended(exit: Exit, stdout: &str) -> Ended {
     Ended {
@@ -245,6 +246,35 @@ fn why_it_was_ended_comes_first() {
         };
         assert_eq!(word(&judge(&ended)), expected, "{why:?}");
     }
+}
+
+#[test]
+fn only_what_was_said_is_to_be_looked_at() {
+    for (why, exit, stdout) in [
+        (None, Exit::Code(1), ""),
+        (None, Exit::Code(0), r#"{"status":"failed"}"#),
+        (Some(EndedFor::Timeout), Exit::Signal(15), ""),
+    ] {
+        for words in ["", "no such host"] {
+            let ended = Ended {
+                why,
+                stderr_tail: words.to_owned(),
+                ..ended(exit, stdout)
+            };
+            let Verdict::Failed(told) = judge(&ended) else {
+                panic!()
+            };
+            let advice = told.actions.join("; ");
+            let named = advice.contains("the attempt's log");
+            assert_eq!(named, !words.is_empty(), "{advice}");
+        }
+    }
+    let blocked = |result: &str| blocked(serde_json::from_str(result).unwrap()).actions;
+    assert_eq!(
+        blocked(r#"{"acknowledgment":{"questions":["q"]}}"#).len(),
+        1
+    );
+    assert_eq!(blocked(r#"{"attempted":["all"]}"#).len(), 2);
 }
 
 #[test]

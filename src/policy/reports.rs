@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::policy::judge::{Failure, failure};
+use crate::policy::judge::{Failure, MEND, failure};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::record::AttemptOutcome;
@@ -55,7 +55,7 @@ pub(super) fn broken_report(
             "the result breaks the rules of a report: {}",
             list.join("; ")
         ),
-        vec!["Let the specialist mend these; its next attempt is told of them".to_owned()],
+        vec![MEND.to_owned()],
     );
     told.fields = fields;
     told.result = Some(result.clone());
@@ -85,10 +85,12 @@ pub fn blocked(result: Map<String, Value>) -> Failure {
         Some(said) => format!("the specialist is blocked ({reason}): {said}"),
         None => format!("the specialist is blocked ({reason})"),
     };
-    let actions = vec![
-        format!("Resolve what blocks it ({reason}), add it to the request and retry"),
-        "What it tried stands in result.attempted".to_owned(),
-    ];
+    let mut actions = vec![format!(
+        "Resolve what blocks it ({reason}), add it to the request and retry"
+    )];
+    if result.get("attempted").is_some_and(|it| !it.is_null()) {
+        actions.push("What it tried stands in result.attempted".to_owned());
+    }
     Failure {
         outcome: AttemptOutcome::Blocked,
         result: Some(result),

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::policy::judge::{Exit, Failure, exit_words, failure, tail_of};
+use crate::policy::judge::{Exit, Failure, exit_words, failure, mend_cause, tail_of};
 use crate::protocol::error::ErrorCode;
 
 /// The wait after the first death that came before any answer.
@@ -90,27 +90,28 @@ pub fn after_death(streak: u32, answered: bool, others_work: bool) -> Backoff {
 
 /// The failure of a handoff whose process died, or broke the rules and was ended.
 pub fn died(exit: Exit, fault: Option<&str>, stderr_tail: &str) -> Failure {
+    let said = tail_of(stderr_tail, LAST_WORDS);
     let (message, action) = match fault {
         Some(fault) => (
             format!("the resident process {fault}, so it was ended"),
             "Let the specialist answer each line on stdin with one line of JSON on stdout that \
-             has its handoff_id, and print nothing else there",
+             has its handoff_id, and print nothing else there"
+                .to_owned(),
         ),
         None => (
             format!(
                 "the resident process {} before it answered",
                 exit_words(exit)
             ),
-            "Look at the attempt's log, mend the cause and retry",
+            mend_cause(&said),
         ),
     };
-    let said = tail_of(stderr_tail, LAST_WORDS);
     let message = if said.is_empty() {
         message
     } else {
         format!("{message}; its last words: {said}")
     };
-    failure(ErrorCode::ProcessingError, message, vec![action.to_owned()])
+    failure(ErrorCode::ProcessingError, message, vec![action])
 }
 
 #[cfg(test)]

@@ -63,7 +63,9 @@ pub fn judge_verify(
 
 /// One that could not even be started.
 pub fn not_started(why: &str) -> Failure {
-    refused(&format!("could not be started: {why}"))
+    let mut told = refused(&format!("could not be started: {why}"));
+    told.actions = vec!["Correct verify of the specialist in handoffd.toml, then retry".to_owned()];
+    told
 }
 
 fn claims_failure(stdout: &Output) -> bool {
@@ -79,8 +81,7 @@ fn refused(what: &str) -> Failure {
         ErrorCode::ValidationFailed,
         format!("the work was not verified: the verify command {what}"),
         vec![
-            "Look at validation.verify and at the attempt's log; mend the work, or the verify \
-             command"
+            "Look at validation.verify; mend the work, or the verify command, then retry"
                 .to_owned(),
         ],
     )

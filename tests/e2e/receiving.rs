@@ -153,6 +153,9 @@ fn the_specialist_s_acknowledgment_is_merged_and_its_questions_block() {
     assert!(message.contains("missing_requirements") && message.contains("no file a.md"));
     assert_eq!(record["acknowledgment"]["understood"], "partial");
     assert_eq!(record["acknowledgment"]["received"], true);
+    assert_eq!(record["acknowledgment"]["starting"], false);
+    let advice = record["recovery_actions"].to_string();
+    assert!(!advice.contains("result.attempted"), "{advice}");
 }
 
 #[test]
