@@ -4,25 +4,25 @@
 //! in between judges the same attempt anew and finds its own files in their places. The
 //! registry's lines follow once the outcome is decided.
 
+mod comply;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Config, MissingSchema};
+use crate::config::Config;
 use crate::engine::confine::{artifact_place, fetch_artifact};
 use crate::engine::destination::is_own;
-use crate::engine::receive::named_whole;
 use crate::engine::world::World;
-use crate::policy::judge::{Compliance, Failure, Success, failure};
-use crate::policy::next::refusal;
+use crate::policy::judge::{Compliance, Failure, MEND, Success, failure};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
-use crate::protocol::json;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::store::artifacts::{Presence, RelPath, WriteError};
-use crate::store::schemas::Checked;
+
+use comply::schema_of;
 
 /// Why nothing could be delivered.
 pub enum Undelivered {
@@ -96,12 +96,6 @@ pub fn deliver(
     Ok(success)
 }
 
-fn schema_of<'a>(request: &'a Request, config: &'a Config) -> Option<&'a str> {
-    let specialist = config.specialist(&request.agent);
-    let own = specialist.and_then(|specialist| specialist.output_schema.as_deref());
-    request.output.schema.as_deref().or(own)
-}
-
 fn given(world: &World, record: &Record, attempt: u32) -> Option<PathBuf> {
     let id = record.doc.get("handoff_id")?.as_str()?;
     let path = RelPath::parse(record.meta.destination.as_deref()?).ok()?;
@@ -114,7 +108,7 @@ fn wrong_artifacts(fields: Vec<FieldError>, result: Option<Map<String, Value>>) 
     let mut told = failure(
         ErrorCode::ValidationFailed,
         format!("what came is not what was asked for: {}", list.join("; ")),
-        vec!["Let the specialist mend these; its next attempt is told of them".to_owned()],
+        vec![MEND.to_owned()],
     );
     told.fields = fields;
     told.result = result;
@@ -369,82 +363,6 @@ impl Delivery<'_> {
     fn problem(&mut self, field: &str, why: String) {
         self.problems.push(FieldError::new(field, why));
     }
-
-    fn comply_file(
-        &mut self,
-        path: &RelPath,
-        success: &mut Success,
-    ) -> Result<Compliance, Undelivered> {
-        if self.schema.is_none() {
-            return Ok(Compliance::Unchecked);
-        }
-        let most = self.config.daemon.max_output_size;
-        let read = self.world.artifacts.read(path, most);
-        match read.and_then(|bytes| parsed(&bytes)) {
-            Ok(artifact) => self.comply(&artifact, success),
-            Err(why) => {
-                self.problem("artifact", format!("{} {why}", path.as_str()));
-                Ok(Compliance::Unchecked)
-            }
-        }
-    }
-
-    /// Holds an artifact against its schema.
-    fn comply(
-        &mut self,
-        artifact: &Value,
-        success: &mut Success,
-    ) -> Result<Compliance, Undelivered> {
-        let Some(schema) = self.schema else {
-            return Ok(Compliance::Unchecked);
-        };
-        let lenient = self.config.intake.missing_schema == MissingSchema::Warn;
-        match self.world.schemas.check(schema, artifact) {
-            Checked::Valid => Ok(Compliance::Valid),
-            Checked::Missing(why) if lenient => {
-                success
-                    .warnings
-                    .push(format!("expected_output.schema: {why}; not checked"));
-                Ok(Compliance::Unchecked)
-            }
-            Checked::Invalid(errors) => {
-                let fields = named_whole(errors, "artifact");
-                let mut told = wrong_artifacts(fields, success.result.clone());
-                told.message = format!("the artifact does not match {schema}: {}", listed(&told));
-                told.invalid_output = true;
-                Err(Undelivered::Wrong(told))
-            }
-            Checked::Missing(why) | Checked::Broken(why) => {
-                let field = FieldError::new("expected_output.schema", why);
-                let mut told = refusal(
-                    ErrorCode::DependencyMissing,
-                    format!("the artifact can't be checked: {field}"),
-                    vec!["Put the schema right, then retry".to_owned()],
-                );
-                told.fields = vec![field];
-                told.result.clone_from(&success.result);
-                Err(Undelivered::Wrong(Box::new(told)))
-            }
-        }
-    }
-}
-
-/// A file's content as JSON, read as carefully as a request is.
-fn parsed(bytes: &[u8]) -> Result<Value, String> {
-    std::str::from_utf8(bytes)
-        .map_err(|error| error.to_string())
-        .and_then(|text| json::parse(text).map_err(|error| error.to_string()))
-        .map_err(|error| format!("is not JSON, so it can't match its schema: {error}"))
-}
-
-fn listed(told: &Failure) -> String {
-    let list: Vec<String> = told
-        .fields
-        .iter()
-        .take(20)
-        .map(ToString::to_string)
-        .collect();
-    list.join("; ")
 }
 
 fn artifact_of(result: Option<&Map<String, Value>>) -> Option<&Value> {
@@ -468,24 +386,4 @@ fn content(artifact: &Value, path: &RelPath) -> Vec<u8> {
 fn is_json(path: &RelPath) -> bool {
     let extension = std::path::Path::new(path.as_str()).extension();
     extension.is_some_and(|ext| ext.eq_ignore_ascii_case("json"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_one_whole_json_document_or_none() {
-        assert_eq!(parsed(b" [1, \"a\"]\n"), Ok(json!([1, "a"])));
-        for (bytes, place) in [
-            (b"not json".as_slice(), "column 2"),
-            (b"1, \"b\": 2", "column 2"),
-            (b"{}}", "column 3"),
-            (b"", "line 1"),
-            (b"\"\xff\"", "utf-8"),
-        ] {
-            let error = parsed(bytes).unwrap_err();
-            assert!(error.contains(place), "{error}");
-        }
-    }
 }

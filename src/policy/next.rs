@@ -296,6 +296,7 @@ fn failed_validation(told: &Failure) -> Value {
         _ => Map::new(),
     };
     let checked = !told.fields.is_empty()
+        || told.verify.is_some()
         || matches!(
             told.code,
             ErrorCode::SchemaValidationFailed | ErrorCode::ValidationFailed

@@ -141,6 +141,7 @@ fn a_verify_command_has_its_limits_and_leaves_nobody_behind() {
     let (record, code) = root.failed("slow");
     assert_eq!(code, "TIMEOUT");
     assert_eq!(outcomes(&record), ["timeout"]);
+    assert_eq!(record["validation"]["status"], "failed");
     assert!(text(&record["error"]["message"]).contains("verify"));
     root.drop_request("quick", &checked("exit 0", "away far; child near; exit 0"));
     root.completed("quick");
