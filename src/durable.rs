@@ -130,6 +130,11 @@ pub fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
+/// An error that says where it happened.
+pub fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 /// Like [`create`], but what stands there already is deleted first: a new inode, not reused
 /// pages.
 pub fn create_anew(path: &Path, bytes: &[u8]) -> io::Result<File> {

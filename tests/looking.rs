@@ -20,6 +20,8 @@ mod bare;
 mod chains;
 #[path = "looking/named.rs"]
 mod named;
+#[path = "looking/others.rs"]
+mod others;
 #[path = "looking/untold.rs"]
 mod untold;
 

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use crate::cli::list::Filters;
 use crate::cli::style::{columns, line, safe};
-use crate::cli::{Failed, Global, Outcome, complete, out, person, unknown_id};
+use crate::cli::{Failed, Global, Outcome, complete, known, out, person};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
 use crate::inspect::list::rows;
 use crate::inspect::newest;
-use crate::inspect::summary::{Place, Row};
+use crate::inspect::summary::Row;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::{Layout, make_folder};
@@ -71,7 +71,7 @@ pub(super) struct Words {
 pub fn cancel(global: &Global, options: &CancelOptions) -> Outcome {
     let layout = global.existing_layout()?;
     for id in &options.ids {
-        Place::find(&layout, id).ok_or_else(|| unknown_id(&layout, id))?;
+        known(&layout, id)?;
     }
     send(
         global,
@@ -91,7 +91,7 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
     }
     if !options.ids.is_empty() {
         for id in &options.ids {
-            Place::find(&layout, id).ok_or_else(|| unknown_id(&layout, id))?;
+            known(&layout, id)?;
         }
         return send(global, &layout, "retry", &options.ids, &options.words, None);
     }
@@ -230,10 +230,10 @@ pub(super) fn send(
         let temp = layout.control().join(format!(".{name}.tmp"));
         let bytes = format!("{command}\n");
         durable::write_whole(&path, &temp, bytes.as_bytes(), Durability::Full)
-            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+            .map_err(|error| durable::at(&path, &error))?;
         sent.push((id.clone(), path));
     }
-    if !Daemon::of(layout).running {
+    if !Daemon::of(layout).may_run() {
         if global.json {
             for (id, _) in &sent {
                 out::tell(json!({ "id": id, "action": action, "status": "queued" }))?;

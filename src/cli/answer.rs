@@ -6,8 +6,7 @@
 use clap::Args;
 
 use crate::cli::act::{Words, send};
-use crate::cli::{Failed, Global, Outcome, complete, unknown_id};
-use crate::inspect::summary::Place;
+use crate::cli::{Failed, Global, Outcome, complete, find};
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
@@ -80,7 +79,7 @@ fn answer(global: &Global, action: &str, answer: &Answer) -> Outcome {
 }
 
 fn check(layout: &Layout, action: &str, id: &str, choice: Option<&str>) -> Result<(), Failed> {
-    let place = Place::find(layout, id).ok_or_else(|| unknown_id(layout, id))?;
+    let place = find(layout, id)?;
     let row = place.row();
     let Some(question) = row.question else {
         let stands = match row.waiting_on.as_deref() {

@@ -6,10 +6,9 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::style::{Ink, columns, ink, line, local, safe, span, state};
-use crate::cli::{Global, Outcome, complete, out, unknown_id};
+use crate::cli::{Global, Outcome, complete, find, out};
 use crate::clock::{Clock, Wall};
 use crate::inspect::chain::{Chain, Node, gather};
-use crate::inspect::summary::Place;
 
 /// How much is said of one handoff.
 const NOTE: usize = 80;
@@ -26,7 +25,7 @@ pub struct Options {
 
 pub fn chain(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
-    Place::find(&layout, &options.id).ok_or_else(|| unknown_id(&layout, &options.id))?;
+    find(&layout, &options.id)?;
     let chain = gather(&layout, &options.id);
     let mut out = out::lock();
     if global.json {

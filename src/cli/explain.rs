@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::cli::style::{local, safe};
-use crate::cli::{Global, Outcome, complete, out, unknown_id};
+use crate::cli::{Global, Outcome, complete, find, out};
 use crate::clock::{Clock, Now, Wall, boot_id};
 use crate::config::{Config, Specialist};
 use crate::inspect::daemon::Daemon;
@@ -37,8 +37,7 @@ pub struct Options {
 pub fn explain(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
     let config = global.load_config()?;
-    let place =
-        Place::find(&layout, &options.id).ok_or_else(|| unknown_id(&layout, &options.id))?;
+    let place = find(&layout, &options.id)?;
     let daemon = Daemon::of(&layout);
     let read = place.read();
     let (doc, record) = read.clone().unwrap_or_default();
@@ -60,7 +59,7 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
         agent: View::of_document(&doc)
             .agent()
             .map(|agent| agent.to_string()),
-        daemon_runs: daemon.running,
+        daemon_runs: daemon.may_run(),
         daemon_stops: daemon.stopping,
         problems: daemon.problems,
         standing,

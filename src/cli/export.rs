@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::cli::{Failed, Global, Outcome, complete, out, unknown_id};
+use crate::cli::{Failed, Global, Outcome, complete, find, out};
 use crate::inspect::summary::Place;
 use crate::protocol::export::as_package;
 use crate::protocol::lifecycle::State;
@@ -27,8 +27,7 @@ enum Format {
 
 pub fn export(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
-    let place =
-        Place::find(&layout, &options.id).ok_or_else(|| unknown_id(&layout, &options.id))?;
+    let place = find(&layout, &options.id)?;
     let package = Value::Object(as_package(&record(&place)?));
     let text = match options.format {
         Some(Format::Json) => pretty(&package)?,

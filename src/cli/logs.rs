@@ -9,8 +9,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::style::safe;
-use crate::cli::{Failed, Global, Outcome, complete, out, unknown_id};
-use crate::inspect::summary::Place;
+use crate::cli::{Failed, Global, Outcome, complete, find, out};
 use crate::keeper::journal::{self, Entry};
 use crate::runner::launch::AttemptPaths;
 use crate::runner::slots::Slots;
@@ -32,7 +31,7 @@ pub struct Options {
 pub fn logs(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
     let id = &options.id;
-    let place = Place::find(&layout, id).ok_or_else(|| unknown_id(&layout, id))?;
+    let place = find(&layout, id)?;
     let listed = place.read().and_then(|(_, record)| record);
     let attempts = listed.map_or_else(Vec::new, |record| record.meta.attempts);
     let last = attempts.last().map(|attempt| attempt.number);

@@ -8,6 +8,7 @@
     reason = "they panic where nothing can be written"
 )]
 
+mod access;
 mod act;
 mod answer;
 mod archive;
@@ -43,9 +44,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use rustix::fs::Access;
 use serde_json::{Map, Value, json};
 
 use crate::config::{Config, ConfigError};
+use crate::durable;
+use crate::inspect::summary::Place;
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Parser)]
@@ -269,6 +273,10 @@ pub fn main() -> ExitCode {
     match outcome.and_then(|code| out::end().map(|()| code)) {
         Ok(code) => ExitCode::from(code),
         Err(failed) => {
+            let failed = match cli.global.layout() {
+                Ok(layout) => failed.with_advice(&layout),
+                Err(_) => failed,
+            };
             failed.print(as_json);
             ExitCode::from(failed.exit)
         }
@@ -307,8 +315,12 @@ impl Global {
     /// The layout of a root that exists.
     fn existing_layout(&self) -> Result<Layout, Failed> {
         let layout = self.layout()?;
-        if layout.handoffs().is_dir() {
-            return Ok(layout);
+        match layout.handoffs().metadata() {
+            Ok(found) if found.is_dir() => return Ok(layout),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Err(durable::at(layout.handoffs(), &error).into());
+            }
+            _ => {}
         }
         Err(Failed::usage(
             "NO_ROOT",
@@ -345,8 +357,23 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 30s or 5m"))
 }
 
-/// No such handoff, with what may help.
+/// The handoff of this id, wherever it stands.
+fn known(layout: &Layout, id: &str) -> Result<Place, Failed> {
+    Place::find(layout, id).ok_or_else(|| unknown_id(layout, id))
+}
+
+/// The same for somebody who wants to read it.
+fn find(layout: &Layout, id: &str) -> Result<Place, Failed> {
+    let place = known(layout, id)?;
+    access::allowed(&place.path, Access::READ_OK, "read")?;
+    Ok(place)
+}
+
+/// No such handoff, with what may help. Where nobody could see it, that is not said.
 fn unknown_id(layout: &Layout, id: &str) -> Failed {
+    if let Err(denied) = access::may_look(layout) {
+        return denied.into();
+    }
     let root = layout.root().display();
     let text = format!("no handoff is called {id} in {root}; `handoffd list` shows what is there");
     Failed::thing("UNKNOWN_ID", anyhow::anyhow!(text))

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use crate::cli::style::{Ink, columns, ink, local, safe, span, state};
-use crate::cli::{Global, Outcome, complete, out, unknown_id};
+use crate::cli::{Global, Outcome, complete, find, out};
 use crate::clock::Wall;
 use crate::inspect::links::{Relations, standing};
 use crate::inspect::question::Question;
@@ -25,8 +25,7 @@ pub struct Options {
 
 pub fn show(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
-    let place =
-        Place::find(&layout, &options.id).ok_or_else(|| unknown_id(&layout, &options.id))?;
+    let place = find(&layout, &options.id)?;
     let mut out = out::lock();
     if global.json {
         out.write_all(&place.bytes()?)?;

@@ -48,6 +48,10 @@ fn headline(status: &Status) -> String {
     let root = safe(&status.root, false);
     let daemon = &status.daemon;
     let (true, Some(pid), Some(since)) = (daemon.running, daemon.pid, daemon.since) else {
+        if daemon.hidden {
+            let own = ".handoffd/ may not be read";
+            return format!("whether a daemon runs on {root} is not known: {own}");
+        }
         let none = ink("no daemon", Ink::Bad);
         return format!("{none} on {root}: start one with: handoffd run --root {root}");
     };

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::protocol::id::HandoffId;
 use crate::protocol::name::Ext;
 use crate::protocol::request::Request;
 use crate::protocol::view::View;
-use crate::spool::layout::Layout;
+use crate::spool::layout::{Layout, make_folder};
 
 #[derive(Debug, Args)]
 #[command(
@@ -55,13 +56,17 @@ struct Checked {
 }
 
 pub fn submit(global: &Global, options: &Options) -> Outcome {
-    // A configuration makes a root of a folder; what is missing in it is made.
+    // A configuration makes a root of a folder. Only what this needs is made in it: whoever submits
+    // may perhaps write to pending/, and no more.
     let layout = global.layout()?;
     if layout.root().join("handoffd.toml").is_file() {
-        layout.ensure()?;
+        make_folder(layout.pending())?;
     }
     let layout = global.existing_layout()?;
     let config = global.load_config()?;
+    if options.wait {
+        wait::may_wait(&layout)?;
+    }
     let mut checked = Vec::new();
     if let Some(agent) = &options.to {
         let document = Document {
@@ -100,7 +105,13 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
         .iter()
         .map(|request| request.id.to_string())
         .collect();
-    wait::until_ended(&layout, &ids, options.timeout)
+    let waited = wait::until_ended(&layout, &ids, options.timeout);
+    if waited.is_err() {
+        for id in &ids {
+            out::talk!("{id} was dropped");
+        }
+    }
+    waited
 }
 
 /// Reads a document, and the id that it carries.
@@ -263,8 +274,12 @@ fn new_id() -> Result<HandoffId, Failed> {
 fn drop_into(layout: &Layout, request: &Checked) -> Result<(), Failed> {
     let pending = layout.pending();
     let temp = pending.join(format!(".{}.{}.tmp", request.id, std::process::id()));
-    let file = durable::create(&temp, &request.bytes)
-        .map_err(|error| anyhow::anyhow!("{}: {error}", temp.display()))?;
+    let file =
+        durable::create(&temp, &request.bytes).map_err(|error| durable::at(&temp, &error))?;
+    if pending.metadata()?.uid() != rustix::process::geteuid().as_raw() {
+        // Whoever takes it up is somebody else and must read it; its folder keeps others out.
+        file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    }
     durable::sync_file(&file, durable::Durability::Full)?;
     if let Err(error) = durable::move_no_replace(&temp, &pending.join(&request.name)) {
         let _ = fs::remove_file(&temp);

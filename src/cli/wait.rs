@@ -1,13 +1,14 @@
 //! `handoffd wait`: blocks until handoffs have ended, woken by the folders themselves.
 
 use std::fs;
+use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::Value;
+use rustix::fs::Access;
 
-use crate::cli::{Failed, Global, Outcome, complete, duration, out, unknown_id, wake};
+use crate::cli::{Failed, Global, Outcome, access, complete, duration, out, unknown_id, wake};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
 use crate::protocol::id::HandoffId;
@@ -53,13 +54,23 @@ fn is_known(layout: &Layout, id: &str) -> bool {
             || layout.archived(id).is_some())
 }
 
+/// An error if outcomes could not be seen: that would be waiting for ever.
+pub fn may_wait(layout: &Layout) -> Result<(), Failed> {
+    for state in [State::Completed, State::Failed] {
+        let wanted = Access::READ_OK | Access::EXEC_OK;
+        access::allowed(layout.state(state), wanted, "read")?;
+    }
+    Ok(())
+}
+
 /// Waits for all of them and prints their records.
 pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -> Outcome {
+    may_wait(layout)?;
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let folders = [State::Completed, State::Failed].map(|state| layout.state(state).to_owned());
     let (_watcher, told) = wake::on_changes(&folders)?;
     let daemon = Daemon::of(layout);
-    if !daemon.running {
+    if !daemon.may_run() {
         out::talk!(
             "no daemon runs on {}; waiting for one",
             layout.root().display()
@@ -69,7 +80,7 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
     let mut any_failed = false;
     for id in ids {
         let (state, bytes) = loop {
-            if let Some(ended) = ended(layout, id) {
+            if let Some(ended) = ended(layout, id)? {
                 // It may have been moved this very moment. Whoever is told may rely on it, so it
                 // must not be gone after a power cut.
                 let folder = Layout::open_dir(layout.state(ended.0))?;
@@ -95,10 +106,7 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
             }
         };
         any_failed |= state == State::Failed;
-        print(&bytes, ids.len() > 1).map_err(|failed| {
-            let what = format!("{id} has ended, and its record could not be told");
-            Failed::thing(failed.code, failed.error.context(what))
-        })?;
+        print(&bytes, ids.len() > 1)?;
     }
     Ok(u8::from(any_failed))
 }
@@ -115,15 +123,21 @@ pub fn tell_if_stopping(layout: &Layout, daemon: &Daemon) {
 
 /// The record of one that has ended. A file that stands there without saying so was put there
 /// by hand.
-fn ended(layout: &Layout, id: &str) -> Option<(State, Vec<u8>)> {
-    [State::Completed, State::Failed]
-        .into_iter()
-        .find_map(|state| {
-            let bytes = fs::read(layout.record(state, id)).ok()?;
-            let doc = Record::document(&bytes)?;
-            let says_so = doc.get("status").and_then(Value::as_str) == Some(state.status());
-            says_so.then_some((state, bytes))
-        })
+fn ended(layout: &Layout, id: &str) -> io::Result<Option<(State, Vec<u8>)>> {
+    for state in [State::Completed, State::Failed] {
+        let path = layout.record(state, id);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(durable::at(&path, &error));
+            }
+            read => read.unwrap_or_default(),
+        };
+        let status = Record::document(&bytes).and_then(|mut doc| doc.remove("status"));
+        if status.is_some_and(|status| status == state.status()) {
+            return Ok(Some((state, bytes)));
+        }
+    }
+    Ok(None)
 }
 
 /// The record of one that is packed, and was synced with its pack.

@@ -19,8 +19,16 @@ pub fn on_changes(folders: &[PathBuf]) -> io::Result<(Watcher, Receiver<()>)> {
     };
     let keyed: Vec<_> = (0..).map(FolderKey).zip(folders.iter().cloned()).collect();
     let (tell, told) = channel();
-    let watcher = Watcher::new(&keyed, mode, POLL, move |_| {
-        let _ = tell.send(());
-    })?;
+    let watch = |mode| {
+        let tell = tell.clone();
+        Watcher::new(&keyed, mode, POLL, move |_| {
+            let _ = tell.send(());
+        })
+    };
+    let watcher = match watch(mode) {
+        // Whoever may not list a folder may perhaps look for what he knows by name.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => watch(Mode::Poll),
+        watcher => watcher,
+    }?;
     Ok((watcher, told))
 }

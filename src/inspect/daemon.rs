@@ -1,7 +1,7 @@
 //! Whether a daemon runs on a root, and what it says of itself.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -15,6 +15,8 @@ use crate::spool::layout::Layout;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Daemon {
     pub running: bool,
+    /// Whoever asks may not know.
+    pub hidden: bool,
     /// It waits for its last attempts and begins nothing new.
     pub stopping: bool,
     pub pid: Option<u64>,
@@ -52,11 +54,23 @@ fn in_memory(pid: u64, told: &Value) -> Option<Value> {
 }
 
 impl Daemon {
+    /// Whether one runs, as far as whoever asks may know.
+    pub fn may_run(&self) -> bool {
+        self.running || self.hidden
+    }
+
     pub fn of(layout: &Layout) -> Self {
-        let Some(told) = fs::read(layout.daemon_file())
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())
-        else {
+        let told = match fs::read(layout.daemon_file()) {
+            Ok(bytes) => serde_json::from_slice::<Value>(&bytes).ok(),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Self {
+                    hidden: true,
+                    ..Self::default()
+                };
+            }
+            Err(_) => None,
+        };
+        let Some(told) = told else {
             return Self::default();
         };
         let pid = told.get("pid").and_then(Value::as_u64);
@@ -72,6 +86,7 @@ impl Daemon {
         let text = |key: &str| told.get(key).and_then(Value::as_str).map(str::to_owned);
         Self {
             running,
+            hidden: false,
             stopping: told.get("stopping").and_then(Value::as_bool) == Some(true),
             pid,
             version: text("version"),

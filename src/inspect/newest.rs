@@ -24,6 +24,7 @@ use crate::inspect::met::Met;
 use crate::inspect::summary::{Place, id_of, is_handoff};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
+use crate::spool::look::at;
 use crate::spool::reject::numbered;
 use crate::store::audit::{self, Line};
 
@@ -55,7 +56,8 @@ fn open_folder(folder: &Path) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match open(folder, flags, Mode::empty()) {
         Err(Errno::NOENT) => Ok(None),
-        opened => Ok(Some(opened?)),
+        Err(error) => Err(at(folder, &error.into())),
+        Ok(opened) => Ok(Some(opened)),
     }
 }
 

@@ -51,7 +51,7 @@ pub fn put_back(layout: &Layout) -> io::Result<()> {
     let mut names = Vec::new();
     match scan::names(&layout.leaving(), |name| names.push(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        listed => listed?,
+        listed => listed.map_err(|error| durable::at(&layout.leaving(), &error))?,
     }
     for name in names {
         let known = name.to_str().and_then(|name| {

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use crate::clock::Wall;
+use crate::durable;
 use crate::inspect::newest;
 use crate::inspect::summary::id_of;
 use crate::protocol::lifecycle::State;
@@ -78,17 +79,13 @@ impl Old {
                 // Somebody else prunes beside us.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => {
-                    removed.map_err(|error| named(file, &error))?;
+                    removed.map_err(|error| durable::at(file, &error))?;
                     count += 1;
                 }
             }
         }
         Ok(count)
     }
-}
-
-fn named(path: &std::path::Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// A pass, and what its owner does between and with what it finds.

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::durable;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::below;
 use crate::spool::look::names::Names;
@@ -171,9 +172,7 @@ impl Layout {
     pub fn ensure(&self) -> io::Result<()> {
         let others = [self.audit(), self.context(), self.artifacts()];
         for folder in self.moved_between().chain(others) {
-            make_folder(&folder).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
-            })?;
+            make_folder(&folder)?;
         }
         // Those who may write to control/ may put anything in its place: that is told when it is
         // needed, and keeps nothing else from being made.
@@ -291,15 +290,18 @@ impl Layout {
     }
 }
 
-/// Makes a folder, with those above it, that others can't look into. The umask may take more.
+/// Makes a folder, with those above it, that others can't look into. The umask may take more. One
+/// that can't be looked at is not one that is missing.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o750)
-        .create(folder)
+    let made = match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+        _ => fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o750)
+            .create(folder),
+    };
+    made.map_err(|error| durable::at(folder, &error))
 }
 
 #[cfg(test)]

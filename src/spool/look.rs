@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::mutant;
 
-pub use crate::durable::Identity;
+pub use crate::durable::{Identity, at};
 
 #[derive(Debug)]
 pub enum Looked {

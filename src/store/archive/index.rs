@@ -12,6 +12,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use crate::durable;
 use crate::protocol::lifecycle::State;
 
 const MAGIC: &[u8; 24] = b"handoffd archive index 1";
@@ -90,7 +91,7 @@ impl Index {
     pub fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
+            opened => opened.map_err(|error| durable::at(path, &error))?,
         };
         let damaged = || {
             let text = format!(

@@ -78,7 +78,7 @@ impl Archive {
     fn files(&self) -> io::Result<Vec<(u32, PathBuf)>> {
         let entries = match fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
+            entries => entries.map_err(|error| durable::at(&self.dir, &error))?,
         };
         let mut files = Vec::new();
         for entry in entries {
@@ -113,9 +113,14 @@ impl Archive {
     }
 
     fn lock_file(&self) -> io::Result<File> {
-        fs::create_dir_all(&self.dir)?;
+        let named = |error: io::Error| durable::at(&self.dir, &error);
+        fs::create_dir_all(&self.dir).map_err(named)?;
         let path = self.dir.join("lock");
-        File::options().create(true).append(true).open(path)
+        File::options()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(named)
     }
 
     /// Packs these handoffs into a file of their own. On return they are on disk, were read back

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::line::{Line, hash};
 use super::log::Torn;
+use crate::durable;
 
 const CHUNK: u64 = 16 * 1024;
 
@@ -35,7 +36,7 @@ pub(super) fn is_day(day: &str) -> bool {
 /// All files of the log, oldest first. Whatever else lies in the folder is not the log's.
 pub(super) fn list(dir: &Path) -> io::Result<Vec<DayFile>> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(dir)? {
+    for entry in fs::read_dir(dir).map_err(|error| durable::at(dir, &error))? {
         let entry = entry?;
         let name = entry.file_name();
         let day = name
@@ -75,7 +76,7 @@ pub(super) struct RawLine {
 
 impl Backwards {
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        let file = File::open(path).map_err(|error| durable::at(path, &error))?;
         let start = file.metadata()?.len();
         Ok(Self {
             file,

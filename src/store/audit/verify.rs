@@ -14,6 +14,7 @@ use std::path::Path;
 use super::files::{self, name_of};
 use super::holes::{Mark, lost, seal};
 use super::line::{Line, TORN_LINE, hash, no_line};
+use crate::durable;
 
 /// How many problems are listed; the rest is only counted.
 pub const MAX_PROBLEMS: usize = 20;
@@ -86,7 +87,8 @@ pub fn verify_each(dir: &Path, mut each: impl FnMut(&Line)) -> io::Result<Verdic
     for day in files::list(dir)? {
         check.verdict.files += 1;
         let file = name_of(&day.day);
-        let mut reader = BufReader::new(File::open(&day.path)?);
+        let mut reader =
+            BufReader::new(File::open(&day.path).map_err(|error| durable::at(&day.path, &error))?);
         let mut line = 0;
         loop {
             bytes.clear();

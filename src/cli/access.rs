@@ -1,0 +1,100 @@
+//! Where the system says no: what stands in the way, whose it is, and what to do.
+//!
+//! Folders are made for their user and group only, so whoever else comes is stopped somewhere. They
+//! should hear of that, and not that nothing is there.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+use crate::cli::{Failed, person};
+use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
+
+/// An error if this may not be done with a path that is there.
+pub fn allowed(path: &Path, wanted: Access, what: &str) -> io::Result<()> {
+    match access(path, wanted) {
+        Err(Errno::ACCESS) => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{} may not be {what}", path.display()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// An error if ids can't be looked for in all the places where they may stand.
+pub fn may_look(layout: &Layout) -> io::Result<()> {
+    let states = State::ALL.map(|state| layout.state(state).to_owned());
+    states
+        .iter()
+        .chain([&layout.archive()])
+        .try_for_each(|folder| allowed(folder, Access::EXEC_OK, "entered"))
+}
+
+/// The folder of the root that may not be used, the one that the error names before all others.
+fn in_the_way(layout: &Layout, said: &str) -> Option<io::Error> {
+    let above = [layout.root(), layout.handoffs()];
+    if let Some(closed) = above
+        .into_iter()
+        .find_map(|folder| allowed(folder, Access::EXEC_OK, "entered").err())
+    {
+        return Some(closed);
+    }
+    let states = State::ALL.map(|state| layout.state(state).to_owned());
+    let own = [layout.own(), layout.run(), layout.logs()].map(Path::to_owned);
+    let others = [
+        layout.audit(),
+        layout.archive(),
+        layout.artifacts(),
+        layout.context(),
+        layout.control(),
+    ];
+    let (named, rest): (Vec<PathBuf>, Vec<PathBuf>) = states
+        .into_iter()
+        .chain(own)
+        .chain(others)
+        .partition(|folder| said.contains(&layout.relative(folder)));
+    let wanted = Access::READ_OK | Access::EXEC_OK;
+    named
+        .iter()
+        .chain(&rest)
+        .find_map(|folder| allowed(folder, wanted, "read").err())
+}
+
+impl Failed {
+    /// Adds what to do where permission was missing below this root, and where that was if the
+    /// error does not say.
+    pub(super) fn with_advice(mut self, layout: &Layout) -> Self {
+        let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        let mut causes = self.error.chain().filter_map(|it| it.downcast_ref());
+        if !causes.any(is_denied) {
+            return self;
+        }
+        let mut text = format!("{:#}", self.error);
+        if !text.contains(&*layout.root().to_string_lossy()) {
+            let Some(found) = in_the_way(layout, &text) else {
+                return self;
+            };
+            text = format!("{found}: {text}");
+        }
+        let Ok(root) = layout.root().metadata() else {
+            return self;
+        };
+        let name = |uid: u32| person::name_of(uid).unwrap_or_else(|| format!("uid {uid}"));
+        let me = rustix::process::geteuid().as_raw();
+        let (owner, me_named) = (name(root.uid()), name(me));
+        let advice = if me == root.uid() {
+            "its mode can be changed with chmod".to_owned()
+        } else {
+            format!("run this as {owner}, whose root it is, or ask {owner} to let {me_named} in")
+        };
+        self.error = anyhow::anyhow!("{text}; {advice}");
+        if self.code == "ERROR" {
+            self.code = "DENIED";
+        }
+        self
+    }
+}
