@@ -24,6 +24,8 @@ mod named;
 mod others;
 #[path = "looking/untold.rs"]
 mod untold;
+#[path = "looking/validating.rs"]
+mod validating;
 
 struct Root {
     dir: tempfile::TempDir,

@@ -332,10 +332,15 @@ impl Global {
         ))
     }
 
+    fn config_path(&self) -> Result<PathBuf, Failed> {
+        match &self.config {
+            Some(named) => Ok(named.clone()),
+            None => Ok(std::path::absolute(&self.root)?.join("handoffd.toml")),
+        }
+    }
+
     fn load_config(&self) -> Result<Config, Failed> {
-        let own = std::path::absolute(&self.root)?.join("handoffd.toml");
-        let path = self.config.as_deref().unwrap_or(&own);
-        Config::load(path, self.config.is_some()).map_err(config_failed)
+        Config::load(&self.config_path()?, self.config.is_some()).map_err(config_failed)
     }
 }
 

@@ -16,8 +16,7 @@ use crate::cli::{Failed, Global, Outcome, duration, out, validate, wait};
 use crate::config::Config;
 use crate::durable;
 use crate::inspect::daemon::Daemon;
-use crate::policy::intake::Plan;
-use crate::protocol::document::{self, Document, Syntax};
+use crate::protocol::document::{self, Document, Kind, Syntax};
 use crate::protocol::id::HandoffId;
 use crate::protocol::name::Ext;
 use crate::protocol::request::Request;
@@ -73,12 +72,26 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
             map: made(agent, options.input.as_deref())?,
             syntax: Syntax::Json,
         };
-        checked.push(check(&layout, &config, document, None, Path::new("--to"))?);
+        checked.push(check(
+            global,
+            &layout,
+            &config,
+            document,
+            None,
+            Path::new("--to"),
+        )?);
     }
     for file in &options.files {
         let (bytes, ext) = read(file)?;
         let document = parse(file, &bytes, ext)?;
-        checked.push(check(&layout, &config, document, Some((bytes, ext)), file)?);
+        checked.push(check(
+            global,
+            &layout,
+            &config,
+            document,
+            Some((bytes, ext)),
+            file,
+        )?);
     }
     let mut telling = Telling::default();
     for request in &checked {
@@ -114,21 +127,7 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
     waited
 }
 
-/// Reads a document, and the id that it carries.
-pub fn read_document(file: &Path) -> Result<(Document, Option<String>), Failed> {
-    let (bytes, ext) = read(file)?;
-    let document = parse(file, &bytes, ext)?;
-    let written = View::of_document(&document.map).id().map(str::to_owned);
-    Ok((document, written))
-}
-
-/// The id that a file's name would give it.
-pub fn stem(file: &Path) -> Option<String> {
-    let stem = file.file_stem()?.to_str()?;
-    HandoffId::parse(stem).ok().map(|id| id.to_string())
-}
-
-fn parse(file: &Path, bytes: &[u8], ext: Ext) -> Result<Document, Failed> {
+pub(super) fn parse(file: &Path, bytes: &[u8], ext: Ext) -> Result<Document, Failed> {
     document::parse(bytes, ext).map_err(|error| Failed {
         place: error.line.zip(error.column),
         ..Failed::thing(
@@ -157,7 +156,19 @@ pub(super) fn read(file: &Path) -> Result<(Vec<u8>, Ext), Failed> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().read_to_end(&mut bytes)?;
-        return Ok((bytes, Ext::Yaml));
+        // A name would say what it is. What is no YAML and has a block of JSON is Markdown.
+        let has_block = || match document::parse(&bytes, Ext::Markdown) {
+            Err(error) => error.kind != Kind::NoBlock,
+            Ok(_) => true,
+        };
+        let is_yaml = document::parse(&bytes, Ext::Yaml).is_ok();
+        let is_markdown = !is_yaml && has_block();
+        let ext = if is_markdown {
+            Ext::Markdown
+        } else {
+            Ext::Yaml
+        };
+        return Ok((bytes, ext));
     }
     let ext = file
         .extension()
@@ -173,20 +184,25 @@ pub(super) fn read(file: &Path) -> Result<(Vec<u8>, Ext), Failed> {
     Ok((bytes, ext))
 }
 
-fn refuse(from: &Path, code: &'static str, text: &str) -> Failed {
+pub(super) fn refuse(from: &Path, code: &'static str, text: &str) -> Failed {
     Failed::thing(code, anyhow::anyhow!("{}: {text}", from.display()))
 }
 
-/// The request in a document, with every wrong field named. Without an id of its own it gets
-/// `id`, or a new one.
-pub fn request_in(document: &Document, from: &Path, id: Option<&str>) -> Result<Request, Failed> {
+/// The request in a document, with every wrong field named. Without a file that names it, it has the
+/// id that it carries, or gets a new one.
+pub fn request_in(
+    document: &Document,
+    from: &Path,
+    named: Option<&HandoffId>,
+) -> Result<Request, Failed> {
     let map = &document.map;
-    let id = match View::of_document(map).id().or(id) {
-        Some(id) => HandoffId::parse(id).map_err(|error| {
+    let id = match (named, View::of_document(map).id()) {
+        (Some(named), _) => named.clone(),
+        (None, Some(id)) => HandoffId::parse(id).map_err(|error| {
             let text = format!("the id {id:?}: {error}");
             refuse(from, "SCHEMA_VALIDATION_FAILED", &text)
         })?,
-        None => new_id()?,
+        (None, None) => new_id()?,
     };
     Request::from_document(map, &id).map_err(|errors| {
         let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -199,6 +215,7 @@ pub fn request_in(document: &Document, from: &Path, id: Option<&str>) -> Result<
 
 /// The request in a document, if it is one that can ever run.
 fn well_formed(
+    global: &Global,
     layout: &Layout,
     config: &Config,
     document: &Document,
@@ -213,8 +230,7 @@ fn well_formed(
             safe(&warning.to_string(), false)
         );
     }
-    let ((Plan::Refuse(told), _) | (_, Some(told))) = (examined.planned, examined.receipt.refusal)
-    else {
+    let Some(told) = examined.refusal(global) else {
         return Ok(examined.request);
     };
     Err(Failed {
@@ -224,38 +240,23 @@ fn well_formed(
 }
 
 fn check(
+    global: &Global,
     layout: &Layout,
     config: &Config,
     document: Document,
     original: Option<(Vec<u8>, Ext)>,
     from: &Path,
 ) -> Result<Checked, Failed> {
-    let id = well_formed(layout, config, &document, from)?.id;
+    let id = well_formed(global, layout, config, &document, from)?.id;
     let Document { map, syntax } = document;
-    if layout.is_taken(id.as_str()) || layout.submission(id.as_str()).is_some() {
-        return Err(refuse(
-            from,
-            "DUPLICATE_ID",
-            &format!("the id {id} is taken"),
-        ));
-    }
+    validate::is_free(layout, from, &id)?;
     let (bytes, ext) = match (original, syntax) {
         (Some((bytes, ext)), Syntax::Yaml | Syntax::Markdown) => (bytes, ext),
         // The document as it was written, also where its id is only in the file's name.
         (Some((bytes, _)), Syntax::Json) => (bytes, Ext::Json),
         (None, _) => (serde_json::to_vec_pretty(&map)?, Ext::Json),
     };
-    if bytes.len() as u64 > config.daemon.max_request_size {
-        let most = config.daemon.max_request_size;
-        return Err(refuse(
-            from,
-            "SCHEMA_VALIDATION_FAILED",
-            &format!(
-                "{} bytes are more than daemon.max_request_size ({most})",
-                bytes.len()
-            ),
-        ));
-    }
+    validate::fits(config, from, &bytes)?;
     Ok(Checked {
         name: format!("{id}.{ext}").into(),
         id,

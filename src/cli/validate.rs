@@ -1,6 +1,7 @@
 //! `handoffd validate`: what the receiver would say of a request, without running anything.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -15,9 +16,13 @@ use crate::engine::receive::{Desk, needs, receipt};
 use crate::policy::intake::{Plan, plan};
 use crate::policy::judge::Failure;
 use crate::policy::receive::Receipt;
+use crate::protocol::error::ErrorCode;
+use crate::protocol::id::HandoffId;
+use crate::protocol::name::{Name, classify};
 use crate::protocol::request::Request;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
+use crate::spool::look::Identity;
 use crate::store::artifacts::{Artifacts, Presence, RelPath};
 use crate::store::schemas::Schemas;
 
@@ -76,27 +81,97 @@ pub fn examine(
     }
 }
 
-pub fn validate(global: &Global, options: &Options) -> Outcome {
-    let config = global.load_config()?;
-    let layout = global.layout()?;
-    let (document, written) = submit::read_document(&options.file)?;
-    let id = written.clone().or_else(|| submit::stem(&options.file));
-    let request = submit::request_in(&document, &options.file, id.as_deref())?;
-    let examined = examine(&layout, &config, &document.map, request);
-    let refusal = match (&examined.planned, &examined.receipt.refusal) {
-        (Plan::Refuse(told), _) | (_, Some(told)) => Some(told),
-        _ => None,
+impl Examined {
+    /// Why it would be refused, if it would.
+    pub fn refusal(&self, global: &Global) -> Option<Failure> {
+        let ((Plan::Refuse(told), _) | (_, Some(told))) = (&self.planned, &self.receipt.refusal)
+        else {
+            return None;
+        };
+        let mut told = told.clone();
+        if told.code == ErrorCode::UnknownAgent && !global.config_path().ok()?.exists() {
+            let agent = &self.request.agent;
+            told.message = format!(
+                "the root has no handoffd.toml, so that there is no specialist called {agent}; \
+                 name another root with --root DIR, or make a configuration with: handoffd init"
+            );
+        }
+        Some(told)
+    }
+}
+
+/// The id that a file's name gives to what is in it, as intake reads it; stdin has no name.
+fn named(file: &Path) -> Result<Option<HandoffId>, Failed> {
+    const RIGHT: &str = "name it <id>.json, .yaml, .yml or .md";
+    if file == Path::new("-") {
+        return Ok(None);
+    }
+    let why = match classify(file.file_name().unwrap_or_default().as_bytes()) {
+        Name::Submission { id, .. } => return Ok(Some(id)),
+        Name::Bad { why, .. } => format!("the file name can't be a request's: {why}"),
+        Name::Temporary => {
+            format!("in pending/ it would be left alone, as a file that is being written: {RIGHT}")
+        }
     };
-    if let Some(told) = refusal {
-        return refuse(global, &examined, told);
+    let code = ErrorCode::SchemaValidationFailed.as_str();
+    Err(submit::refuse(file, code, &why))
+}
+
+/// Refuses more bytes than intake reads.
+pub fn fits(config: &Config, from: &Path, bytes: &[u8]) -> Result<(), Failed> {
+    let (most, size) = (config.daemon.max_request_size, bytes.len());
+    if size as u64 <= most {
+        return Ok(());
+    }
+    let why = format!("{size} bytes are more than daemon.max_request_size allows ({most})");
+    let code = ErrorCode::SchemaValidationFailed.as_str();
+    Err(submit::refuse(from, code, &why))
+}
+
+/// Refuses an id that stands for something else already.
+pub fn is_free(layout: &Layout, from: &Path, id: &HandoffId) -> Result<(), Failed> {
+    let same = |dropped: PathBuf| Identity::at(&dropped).ok() == Identity::at(from).ok();
+    let dropped = layout.submission(id.as_str());
+    if layout.is_taken(id.as_str()) || dropped.is_some_and(|it| !same(it)) {
+        let why = format!("the id {id} is taken");
+        return Err(submit::refuse(from, ErrorCode::DuplicateId.as_str(), &why));
+    }
+    Ok(())
+}
+
+pub fn validate(global: &Global, options: &Options) -> Outcome {
+    let file = &options.file;
+    let layout = global.existing_layout()?;
+    let config = global.load_config()?;
+    let (bytes, ext) = submit::read(file)?;
+    let name = named(file)?;
+    fits(&config, file, &bytes)?;
+    let document = submit::parse(file, &bytes, ext)?;
+    let written = View::of_document(&document.map).id().map(str::to_owned);
+    let request = submit::request_in(&document, file, name.as_ref())?;
+    is_free(&layout, file, &request.id)?;
+    let examined = examine(&layout, &config, &document.map, request);
+    if let Some(told) = examined.refusal(global) {
+        return refuse(global, &examined, &told);
     }
     accept(global, &examined, written)?;
     Ok(0)
 }
 
+/// What to do about a file that was never dropped: nothing of it is to be moved back or retried.
+fn advice(told: &Failure, id: &HandoffId) -> Vec<String> {
+    let own_record = format!(" in handoffs/failed/{id}.json");
+    let actions = told.actions.iter();
+    actions
+        .filter(|action| !action.starts_with("Then "))
+        .map(|action| action.replace(&own_record, ""))
+        .collect()
+}
+
 fn refuse(global: &Global, examined: &Examined, told: &Failure) -> Outcome {
+    let actions = advice(told, &examined.request.id);
     if !global.json {
-        for action in &told.actions {
+        for action in &actions {
             out::talk!("  → {}", safe(action, false));
         }
         return Err(Failed::thing(
@@ -114,7 +189,7 @@ fn refuse(global: &Global, examined: &Examined, told: &Failure) -> Outcome {
         "errors": told.fields,
         "warnings": examined.receipt.warnings,
         "acknowledgment": examined.receipt.acknowledgment,
-        "recovery_actions": told.actions,
+        "recovery_actions": actions,
     });
     out::tell(text)?;
     Ok(1)
