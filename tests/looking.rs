@@ -413,16 +413,22 @@ fn every_shell_gets_a_script_and_the_manual_has_pages() {
 #[test]
 fn a_shell_is_offered_live_ids() {
     let root = filled();
-    let output = Command::new(env!("CARGO_BIN_EXE_handoffd"))
-        .args(["--", "handoffd", "retry", ""])
-        .env("COMPLETE", "fish")
-        .env("HANDOFFD_ROOT", root.dir.path())
-        .output()
-        .unwrap();
-    let offered = String::from_utf8(output.stdout).unwrap();
-    assert!(offered.contains("broken-build"), "{offered}");
-    assert!(
-        !offered.contains("done\t"),
-        "what completed can't be retried: {offered}"
-    );
+    let other = Root::new();
+    let own = root.dir.path().to_str().unwrap();
+    for (words, environment) in [
+        (&["handoffd", "retry", ""][..], &root),
+        (&["handoffd", "--root", own, "retry", ""], &other),
+    ] {
+        let output = environment
+            .command(&[&["--"], words].concat())
+            .env("COMPLETE", "fish")
+            .output()
+            .unwrap();
+        let offered = String::from_utf8(output.stdout).unwrap();
+        assert!(offered.contains("broken-build"), "{words:?}: {offered}");
+        assert!(
+            !offered.contains("done\t"),
+            "what completed can't be retried: {offered}"
+        );
+    }
 }

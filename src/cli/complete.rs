@@ -1,7 +1,8 @@
 //! Shell completion, live ids included: the shell asks this program as it completes.
 
+use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
@@ -121,8 +122,30 @@ pub fn tasks() -> ArgValueCandidates {
     })
 }
 
+/// The root that the line names which is being completed, or the one of the environment.
 fn root() -> PathBuf {
-    std::env::var_os("HANDOFFD_ROOT").map_or_else(|| PathBuf::from("."), PathBuf::from)
+    let home = std::env::var_os("HOME");
+    named_root(std::env::args_os(), home.as_deref())
+        .or_else(|| std::env::var_os("HANDOFFD_ROOT").map(PathBuf::from))
+        .unwrap_or_else(|| PathBuf::from("."))
+}
+
+/// A shell hands the line over behind `--`, word by word and as it was typed.
+fn named_root(words: impl Iterator<Item = OsString>, home: Option<&OsStr>) -> Option<PathBuf> {
+    let mut line = words.skip_while(|word| word != "--").skip(1);
+    let mut named = None;
+    while let Some(word) = line.next().filter(|word| word != "--") {
+        if word == "--root" {
+            named = line.next();
+        } else if let Some(value) = word.to_str().and_then(|it| it.strip_prefix("--root=")) {
+            named = Some(value.into());
+        }
+    }
+    let named = named.filter(|root| !root.is_empty())?;
+    match (named.to_str().and_then(|it| it.strip_prefix("~/")), home) {
+        (Some(below), Some(home)) => Some(Path::new(home).join(below)),
+        _ => Some(named.into()),
+    }
 }
 
 fn candidates(states: &[State]) -> Vec<CompletionCandidate> {
@@ -136,4 +159,25 @@ fn candidates(states: &[State]) -> Vec<CompletionCandidate> {
         .take(MOST)
         .map(|place| CompletionCandidate::new(place.id).help(Some(place.state.status().into())))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_which_root_is_meant() {
+        for (line, root) in [
+            ("handoffd -- handoffd show x", None),
+            ("handoffd -- handoffd --root q show x", Some("q")),
+            ("handoffd -- handoffd show --root=q x", Some("q")),
+            ("handoffd -- handoffd --root ~/q show x", Some("/home/me/q")),
+            ("handoffd -- handoffd show -- --root q", None),
+            ("handoffd -- handoffd --root", None),
+        ] {
+            let words = line.split(' ').map(OsString::from);
+            let found = named_root(words, Some(OsStr::new("/home/me")));
+            assert_eq!(found.as_deref(), root.map(Path::new), "{line}");
+        }
+    }
 }
