@@ -108,12 +108,13 @@ impl Filters {
                         known.join(", ")
                     )));
                 }
-                states.push(State::Failed);
                 Some(code)
             }
         };
-        if self.waiting.is_some() {
-            states.push(State::Waiting);
+        // Others can't match; looking only there saves reading them. What was named stays named.
+        if states.is_empty() {
+            states.extend(code.as_ref().map(|_| State::Failed));
+            states.extend(self.waiting.map(|_| State::Waiting));
         }
         Ok(Filter {
             states,
@@ -149,7 +150,7 @@ pub struct Options {
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
     /// Which page, from 1
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = page)]
     page: usize,
     /// What was packed by `archive`, the file packed last first, instead of what stands in folders
     #[arg(long, conflicts_with_all = ["waiting", "page"])]
@@ -157,6 +158,13 @@ pub struct Options {
     /// Only what changed before this instant, like the last row's `updated_at` for the next page
     #[arg(long, value_name = "TIME", value_parser = instant)]
     before: Option<Wall>,
+}
+
+fn page(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("pages are counted from 1".to_owned()),
+        Ok(page) => Ok(page),
+    }
 }
 
 fn instant(text: &str) -> Result<Wall, String> {
@@ -221,7 +229,10 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
     table.insert(0, heading.iter().map(|h| ink(h, Ink::Bold)).collect());
     out.write_all(columns(&table).as_bytes())?;
     if !all && found.next().is_some() {
-        out::talk!("more: --page {}, or --limit 0 for all", options.page + 1);
+        out::talk!(
+            "more: --page {}, or --limit 0 for all",
+            options.page.saturating_add(1)
+        );
     }
     if options.filters.waiting == Some(Waiting::Human) {
         out::talk!("handoffd show ID tells what is asked and how to answer");
