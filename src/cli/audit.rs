@@ -140,7 +140,9 @@ fn since(layout: &Layout, seen: u64) -> Result<Vec<Line>, Failed> {
     let mut bytes = 64 * 1024;
     loop {
         let lines = recent(layout, bytes)?;
-        let reaches_back = lines.first().is_none_or(|line| line.seq <= seen + 1);
+        let reaches_back = lines
+            .first()
+            .is_none_or(|line| line.seq <= seen.saturating_add(1));
         if reaches_back || bytes > 1024 * 1024 * 1024 {
             return Ok(lines.into_iter().filter(|line| line.seq > seen).collect());
         }

@@ -78,7 +78,11 @@ fn patience(config: &Config) -> Duration {
         .filter_map(|specialist| specialist.kill_grace)
         .chain([config.defaults.kill_grace])
         .max();
-    config.daemon.shutdown_grace + longest.unwrap_or_default() + MARGIN
+    config
+        .daemon
+        .shutdown_grace
+        .saturating_add(longest.unwrap_or_default())
+        .saturating_add(MARGIN)
 }
 
 /// Whom the root belongs to, or will if it is yet to be made: by name where there is one.
@@ -138,7 +142,7 @@ fn tell(plan: &Plan, options: &Options) {
 }
 
 /// A path as a shell takes it for one word.
-fn in_shell(path: &Path) -> String {
+pub(super) fn in_shell(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:@".contains(letter);
     if text.chars().all(plain) {

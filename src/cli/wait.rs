@@ -66,18 +66,12 @@ pub fn may_wait(layout: &Layout) -> Result<(), Failed> {
 /// Waits for all of them and prints their records.
 pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -> Outcome {
     may_wait(layout)?;
-    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    // One that is too far away never comes.
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let folders = [State::Completed, State::Failed].map(|state| layout.state(state).to_owned());
     let (_watcher, told) = wake::on_changes(&folders)?;
-    let daemon = Daemon::of(layout);
-    if !daemon.may_run() {
-        out::talk!(
-            "no daemon runs on {}; waiting for one",
-            layout.root().display()
-        );
-    }
-    tell_if_stopping(layout, &daemon);
     let mut any_failed = false;
+    let mut waits = false;
     for id in ids {
         let (state, bytes) = loop {
             if let Some(ended) = ended(layout, id)? {
@@ -89,6 +83,10 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
             }
             if let Some(packed) = packed(layout, id) {
                 break packed;
+            }
+            if !waits {
+                waits = true;
+                tell_if_idle(layout);
             }
             let left = deadline.map_or(LOOK_ANYWAY, |at| {
                 at.saturating_duration_since(Instant::now())
@@ -109,6 +107,16 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
         print(&bytes, ids.len() > 1)?;
     }
     Ok(u8::from(any_failed))
+}
+
+/// Whoever waits should know that nobody works.
+fn tell_if_idle(layout: &Layout) {
+    let daemon = Daemon::of(layout);
+    if !daemon.may_run() {
+        let root = layout.root().display();
+        out::talk!("no daemon runs on {root}; waiting for one");
+    }
+    tell_if_stopping(layout, &daemon);
 }
 
 /// What is dropped now would otherwise seem to be taken up at once.
