@@ -144,6 +144,7 @@ fn standing(
                     .filter_map(Value::as_str)
                     .map(trimmed)
                     .collect(),
+                packed: place.packed.is_some(),
                 retry_available: record.is_some_and(|record| record.meta.rejected.is_none())
                     && doc
                         .get("retry_available")

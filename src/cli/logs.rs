@@ -39,6 +39,15 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
         out::talk!("{id} has had no attempt yet");
         return Ok(0);
     };
+    let unknown = || {
+        let text = format!("{id} has no attempt {attempt}");
+        Failed::thing("UNKNOWN_ATTEMPT", anyhow::anyhow!(text))
+    };
+    let is_beyond = options.attempt.is_some_and(|wanted| Some(wanted) > last);
+    // What is packed has all of its attempts in its record.
+    if attempt == 0 || is_beyond && place.packed.is_some() {
+        return Err(unknown());
+    }
     if let Some(packed) = &place.packed {
         return packed_log(packed, attempt);
     }
@@ -48,9 +57,8 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
     let mut file = match open(&layout, id, attempt, is_judged) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if options.attempt.is_some_and(|wanted| Some(wanted) > last) {
-                let text = format!("{id} has no attempt {attempt}");
-                return Err(Failed::thing("UNKNOWN_ATTEMPT", anyhow::anyhow!(text)));
+            if is_beyond {
+                return Err(unknown());
             }
             if is_judged {
                 out::talk!("attempt {attempt} of {id} wrote nothing to stderr");
@@ -65,10 +73,11 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
         Err(error) => return Err(error.into()),
     };
     let mut out = out::lock();
+    let mut copier = Copier::default();
     loop {
         // Asked first: what was written before the end is read after it.
         let live = is_live(&layout, id, attempt);
-        copy_text(&mut file, &mut out)?;
+        copier.copy(&mut file, &mut out)?;
         out.flush()?;
         if !options.follow || !live {
             return Ok(0);
@@ -80,30 +89,38 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
 fn packed_log(packed: &Packed, attempt: u32) -> Outcome {
     let name = format!("{}.{attempt}.log", packed.id);
     match packed.files.iter().find(|(it, _)| *it == name) {
-        Some((_, bytes)) => copy_text(&mut &bytes[..], &mut out::lock())?,
+        Some((_, bytes)) => Copier::default().copy(&mut &bytes[..], &mut out::lock())?,
         None => out::talk!("attempt {attempt} of {} wrote nothing to stderr", packed.id),
     }
     Ok(0)
 }
 
-/// Copies a log; the hole at the head of one that was cut is left out.
-fn copy_text(file: &mut impl Read, out: &mut impl Write) -> io::Result<()> {
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let read = file.read(&mut buffer)?;
-        if read == 0 {
-            return Ok(());
-        }
-        let text: Vec<u8> = buffer[..read]
-            .iter()
-            .copied()
-            .filter(|byte| *byte != 0)
-            .collect();
-        if io::stdout().is_terminal() {
-            // A log may hold anything; a terminal should not obey it.
-            out.write_all(safe(&String::from_utf8_lossy(&text), true).as_bytes())?;
-        } else {
-            out.write_all(&text)?;
+/// Copies a log as it is, but for the hole at the head of one that was cut.
+#[derive(Default)]
+struct Copier {
+    is_past_head: bool,
+}
+
+impl Copier {
+    fn copy(&mut self, file: &mut impl Read, out: &mut impl Write) -> io::Result<()> {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let read = file.read(&mut buffer)?;
+            if read == 0 {
+                return Ok(());
+            }
+            let mut text = &buffer[..read];
+            if !self.is_past_head {
+                let start = text.iter().position(|byte| *byte != 0);
+                self.is_past_head = start.is_some();
+                text = &text[start.unwrap_or(read)..];
+            }
+            if io::stdout().is_terminal() {
+                // A log may hold anything; a terminal should not obey it.
+                out.write_all(safe(&String::from_utf8_lossy(text), true).as_bytes())?;
+            } else {
+                out.write_all(text)?;
+            }
         }
     }
 }
@@ -171,6 +188,24 @@ mod tests {
             journal.append(&line).unwrap();
         }
         journal::read(dir.path()).unwrap()
+    }
+
+    #[test]
+    fn a_log_is_copied_as_it_is_without_the_hole_at_its_head() {
+        let hole = vec![0; 100_000];
+        let cases: [(&[&[u8]], &[u8]); 3] = [
+            (&[b"a\0b\0"], b"a\0b\0"),
+            (&[&hole, b"a\0b"], b"a\0b"),
+            (&[b"\0\0", b"\0a", b"\0b"], b"a\0b"),
+        ];
+        for (log, copied) in cases {
+            let mut out = Vec::new();
+            let mut copier = Copier::default();
+            for mut part in log.iter().copied() {
+                copier.copy(&mut part, &mut out).unwrap();
+            }
+            assert_eq!(out, copied);
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub enum Standing {
         message: String,
         actions: Vec<String>,
         retry_available: bool,
+        /// It stands in the archive, out of reach of a retry.
+        packed: bool,
     },
 }
 
@@ -122,7 +124,19 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
             message,
             actions,
             retry_available,
-        } => failed(id, code, message, actions, *retry_available),
+            packed,
+        } => {
+            let mut told = failed(id, code, message, actions);
+            if *packed {
+                told.push(format!(
+                    "It is packed. To put it back into failed/: handoffd archive --restore {id}"
+                ));
+            }
+            if *retry_available {
+                told.push(format!("When that is done: handoffd retry {id}"));
+            }
+            told
+        }
     };
     if !matches!(
         standing,
@@ -213,16 +227,13 @@ fn running(id: &str, agent: &str, process: &Process) -> Vec<String> {
     told
 }
 
-fn failed(id: &str, code: &str, message: &str, actions: &[String], again: bool) -> Vec<String> {
+fn failed(id: &str, code: &str, message: &str, actions: &[String]) -> Vec<String> {
     let mut told = vec![format!("{id} failed with {code}: {message}.")];
     told.extend(
         actions
             .iter()
             .map(|action| format!("What to do: {action}.")),
     );
-    if again {
-        told.push(format!("When that is done: handoffd retry {id}"));
-    }
     told
 }
 
@@ -266,6 +277,7 @@ mod tests {
                 message: "slow".to_owned(),
                 actions: Vec::new(),
                 retry_available: true,
+                packed: false,
             },
         ];
         all.extend(
