@@ -63,7 +63,7 @@ pub(super) struct Words {
     /// Who says so; the user's name if not given
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
-    /// Why; it stands in the record and in the audit log
+    /// Why; it stands in the audit log, and in the record of what is cancelled or answered
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 }

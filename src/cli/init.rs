@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::cli::service::in_shell;
 use crate::cli::{Failed, Global, Outcome, out};
 use crate::spool::layout::Layout;
 
@@ -42,11 +43,12 @@ pub fn init(global: &Global, options: &Options) -> Outcome {
     if global.json {
         out::tell(serde_json::json!({ "root": root }))?;
     } else {
-        let shown = dir.display();
+        let word = |below: &str| in_shell(&dir.join(below));
         out::talk!("A root stands in {}. Next:", root.display());
-        out::talk!("  handoffd run --root {shown} &");
-        out::talk!("  cp {shown}/examples/hello.json {shown}/handoffs/pending/");
-        out::talk!("  cat {shown}/handoffs/completed/hello.json");
+        out::talk!("  handoffd run --root {} &", in_shell(dir));
+        let (request, pending) = (word("examples/hello.json"), word("handoffs/pending/"));
+        out::talk!("  cp {request} {pending}");
+        out::talk!("  cat {}", word("handoffs/completed/hello.json"));
     }
     Ok(0)
 }

@@ -1,12 +1,11 @@
 //! `handoffd run`: the daemon, in the foreground.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 
-use crate::cli::{Failed, Global, Outcome, config_failed};
+use crate::cli::{Failed, Global, Outcome, config_failed, out};
 use crate::config::Config;
 use crate::engine::start::{self, StartError};
 use crate::service::logs::{self, LogFormat};
@@ -38,9 +37,8 @@ pub fn run(global: &Global, options: &Options) -> Outcome {
         program: own_program(),
         observer: Arc::new(Notifier::from_env()),
     };
-    let drain = options.drain;
     match start::run(&engine, |config, watching| {
-        greet(&layout, config, watching, drain);
+        greet(&layout, config, watching, options);
     }) {
         Ok(()) => Ok(0),
         Err(StartError::Config(error)) => Err(config_failed(error)),
@@ -62,10 +60,12 @@ fn own_program() -> PathBuf {
     }
 }
 
-fn greet(layout: &Layout, config: &Config, watching: &str, drain: bool) {
-    // What can't be printed must not stop the daemon: stderr may be a file on a full disk.
-    let mut stderr = std::io::stderr().lock();
-    let mut say = |line: String| drop(writeln!(stderr, "{line}"));
+/// Who is there, and how to use it. Where stderr is to be JSON, these are log lines too.
+fn greet(layout: &Layout, config: &Config, watching: &str, options: &Options) {
+    let say = |line: String| match options.log_format {
+        LogFormat::Human => out::talk!("{line}"),
+        LogFormat::Json => tracing::info!("{}", line.trim_start()),
+    };
     say(format!(
         "handoffd {} on {}",
         env!("CARGO_PKG_VERSION"),
@@ -77,7 +77,7 @@ fn greet(layout: &Layout, config: &Config, watching: &str, drain: bool) {
     } else {
         say(format!("  specialists: {}", agents.join(", ")));
     }
-    if drain {
+    if options.drain {
         say("  working off what is there".to_owned());
     } else {
         say(format!(

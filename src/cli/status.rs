@@ -1,6 +1,6 @@
 //! `handoffd status`: everything at a glance.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Args;
@@ -21,6 +21,7 @@ pub struct Options {
 
 pub fn status(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
+    let mut is_first = true;
     loop {
         let status = gather(&layout, Clock::System.now())?;
         let text = if global.json {
@@ -30,9 +31,14 @@ pub fn status(global: &Global, options: &Options) -> Outcome {
         };
         let mut out = out::lock();
         if options.watch && !global.json {
-            // Home, and clear what is below: no flicker.
-            write!(out, "\u{1b}[H\u{1b}[J")?;
+            if std::io::stdout().is_terminal() {
+                // Home, and clear what is below: no flicker.
+                write!(out, "\u{1b}[H\u{1b}[J")?;
+            } else if !is_first {
+                writeln!(out)?;
+            }
         }
+        is_first = false;
         out.write_all(text.as_bytes())?;
         out.flush()?;
         if !options.watch {
