@@ -45,7 +45,9 @@ impl Engine {
                 self.queue_look(name);
             }
             Hint::Seen { name, how, .. } => {
-                if how != How::Gone && !self.shared {
+                if how == How::Gone {
+                    self.on_folder_in_control(&name, false);
+                } else if !self.shared {
                     self.read_command(name);
                 }
             }
@@ -110,6 +112,7 @@ impl Engine {
         if folder == Folder::Waiting {
             self.seek_unseen(listed == Listing::Whole && !self.shared);
         }
+        self.tell_strangers(folder, listed == Listing::Whole && !self.shared);
         let failed = match listed {
             Listing::Failed(why) => Some(why),
             Listing::Whole | Listing::Unchanged => None,
@@ -130,6 +133,7 @@ impl Engine {
             return;
         }
         for name in names {
+            self.see(folder, &name);
             match folder {
                 Folder::Pending => {
                     if !self.is_known(&name) {

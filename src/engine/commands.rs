@@ -33,6 +33,7 @@ const MAX_BYTES: u64 = 64 * 1024;
 #[derive(Debug)]
 pub enum CommandFile {
     Nothing,
+    Folder,
     Changing,
     Broken {
         identity: Identity,
@@ -79,7 +80,8 @@ pub fn read(world: &World, name: &OsStr) -> CommandFile {
     };
     let ext = extension(name.as_bytes());
     match look(&world.layout.control().join(name), MAX_BYTES) {
-        Looked::Gone | Looked::Folder => CommandFile::Nothing,
+        Looked::Gone => CommandFile::Nothing,
+        Looked::Folder => CommandFile::Folder,
         Looked::Changing => CommandFile::Changing,
         Looked::NotAFile { what, identity } => broken(
             identity,

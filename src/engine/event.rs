@@ -161,6 +161,7 @@ pub enum Event {
     },
     /// A file in `in-progress/` or `waiting/` that nobody had known of was dealt with.
     StrayDone {
+        folder: State,
         id: String,
         found: Box<Found>,
     },

@@ -16,12 +16,12 @@ use crate::engine::waits::MISSES;
 use crate::engine::world::World;
 use crate::protocol::lifecycle::State;
 use crate::spool::change::Change;
+use crate::spool::scan::record_id;
 
 impl Engine {
     /// The listing of `waiting/` that is under way shows this name.
     pub(super) fn see_waiting(&mut self, name: &OsStr) {
-        let id = name.to_str().and_then(|name| name.strip_suffix(".json"));
-        let parked = id.and_then(|id| self.lot.get_mut(id));
+        let parked = record_id(name).and_then(|id| self.lot.get_mut(id));
         if let Some(parked) = parked.filter(|_| self.listing.contains(&Folder::Waiting)) {
             parked.sight = Sight::Seen;
         }

@@ -59,6 +59,7 @@ mod shown;
 mod signals;
 pub mod start;
 pub mod story;
+mod strangers;
 mod succession;
 mod takeup;
 pub mod tasks;
@@ -237,6 +238,7 @@ pub struct Engine {
     listing: HashSet<Folder>,
     /// Folders whose last listing failed: what they hold is not known.
     unlisted: HashSet<Folder>,
+    strangers: strangers::Strangers,
     restoring: HashSet<String>,
 
     reading_commands: HashSet<OsString>,
@@ -353,7 +355,7 @@ impl Engine {
             Event::Unmoved { id } => self.on_unmoved(id),
             Event::DependencyStates { id, needs } => self.on_dependency_states(&id, &needs),
             Event::Sought { gone } => self.on_sought(gone),
-            Event::StrayDone { id, found } => self.on_stray(&id, *found),
+            Event::StrayDone { folder, id, found } => self.on_stray(folder, &id, *found),
             Event::Reloaded(config) => self.on_reloaded(config),
             Event::Swept { next } => self.on_swept(next),
             Event::Figures(tell) => self.on_figures(&tell),

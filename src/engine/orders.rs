@@ -48,6 +48,7 @@ impl Engine {
                 self.deferred_commands.remove(&name);
                 self.forget_stuck(&name);
             }
+            CommandFile::Folder => self.on_folder_in_control(&name, true),
             CommandFile::Changing => self.read_command_later(name),
             CommandFile::Broken {
                 identity,

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
@@ -24,7 +25,7 @@ use crate::protocol::document::{self, Syntax};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
-use crate::protocol::name::Ext;
+use crate::protocol::name::{Ext, Name, classify};
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::protocol::view::View;
@@ -66,8 +67,13 @@ pub fn readmit(
         reject(world, path, identity, id, "not a request");
         return Found::UnderWay;
     };
-    let Ok(stem) = HandoffId::parse_made(id) else {
-        reject(world, path, identity, id, "its name can't be an id");
+    // A numbered id is only ever the daemon's to give.
+    let stem = match stands {
+        Stands::Foreign => HandoffId::parse(id),
+        _ => HandoffId::parse_made(id),
+    };
+    let Ok(stem) = stem else {
+        reject_name(world, path, identity, id);
         return Found::UnderWay;
     };
     if ext != Ext::Json
@@ -142,34 +148,57 @@ fn keep_original(world: &World, id: &str, ext: Ext, bytes: &[u8]) -> std::io::Re
 
 /// Sends bytes that are no record to `failed/`.
 pub fn reject(world: &World, source: PathBuf, identity: Identity, id: &str, why: &str) {
+    reject_under(world, source, identity, id, id, why);
+}
+
+/// Sends a file to `failed/` whose name can't be an id, under the one that is made from its name, as
+/// if it had been dropped.
+pub fn reject_name(world: &World, source: PathBuf, identity: Identity, id: &str) {
+    let name = source.file_name().unwrap_or_default().as_bytes();
+    let (wanted, why) = match classify(name) {
+        Name::Bad { id, why } => (id.to_string(), why),
+        _ => (id.to_owned(), "its name can't be an id".to_owned()),
+    };
+    reject_under(world, source, identity, id, &wanted, &why);
+}
+
+fn reject_under(
+    world: &World,
+    source: PathBuf,
+    identity: Identity,
+    id: &str,
+    wanted: &str,
+    why: &str,
+) {
     let now = world.now();
     let told = refusal(
         ErrorCode::SchemaValidationFailed,
         format!("found in {}: {why}", world.layout.relative(&source)),
         vec!["Compare the bytes that are kept with what was dropped".to_owned()],
     );
-    let mut notice = Record::admit(Map::<String, Value>::new(), id, None);
+    let mut notice = Record::admit(Map::<String, Value>::new(), wanted, None);
     fail(&mut notice, &told, 0, now.wall);
-    let line = refusal_line(&notice, id, now.wall);
-    reject_as(world, source, identity, id, notice, vec![line]);
+    let lines = vec![refusal_line(&notice, wanted, now.wall)];
+    reject_as(world, source, identity, id, wanted, notice, lines);
 }
 
-/// Sends bytes to `failed/` with a notice that is written already, and says so with `lines`.
-pub fn reject_as(
+/// Sends bytes to `failed/` with a notice that is written already, and says so with `lines`. `id` is
+/// that which is busy with it.
+fn reject_as(
     world: &World,
     source: PathBuf,
     identity: Identity,
     id: &str,
+    wanted: &str,
     notice: Record,
     lines: Vec<audit::Event>,
 ) {
     // Of what a power cut tore, the log may tell more than the disk kept.
-    let lines = said_again(world, id, notice.meta.revision, lines);
-    let wanted = id.to_owned();
+    let lines = said_again(world, wanted, notice.meta.revision, lines);
     let rejection = Rejection {
         source,
         identity,
-        wanted,
+        wanted: wanted.to_owned(),
         notice,
         id: String::new(),
     };
@@ -209,11 +238,11 @@ pub fn finish_rejections(world: &World, past: &Past) -> io::Result<()> {
                 } else {
                     vec![refusal_line(&notice, &id, world.now().wall).with("recovered", true)]
                 };
-                reject_as(world, path, identity, &id, notice, lines);
+                reject_as(world, path, identity, &id, &id, notice, lines);
             }
             // Its line came before its notice.
             None => match Rejection::noticed(&world.layout, &id, identity)? {
-                Some(notice) => reject_as(world, path, identity, &id, notice, Vec::new()),
+                Some(notice) => reject_as(world, path, identity, &id, &id, notice, Vec::new()),
                 None => reject(world, path, identity, &id, "it was being set aside"),
             },
         }

@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::durable;
 use crate::engine::attempt::{Running, verify_key};
@@ -18,7 +18,7 @@ use crate::engine::moves::{fail_parked, write};
 use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
 use crate::engine::past::{Claim, Past};
-use crate::engine::readmit::{File, readmit, reject};
+use crate::engine::readmit::{File, readmit, reject, reject_name};
 use crate::engine::story::transition;
 use crate::engine::takeup::{judge_later, remember_cancels, running, take_up_verify, tell_start};
 use crate::engine::world::World;
@@ -26,6 +26,7 @@ use crate::keeper::wire::{self, Held, Key, Why};
 use crate::policy::next::{refusal, wait};
 use crate::protocol::document;
 use crate::protocol::error::ErrorCode;
+use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::{AttemptOutcome, Record};
@@ -64,19 +65,9 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
         return Ok(Found::Nothing);
     }
     let path = world.layout.record(folder, id);
-    let (bytes, identity) = match look(&path, u64::MAX - 1) {
-        Looked::Bytes {
-            bytes, identity, ..
-        } => (bytes, identity),
-        Looked::Gone | Looked::Folder => return Ok(Found::Nothing),
-        Looked::Unreadable { error, .. } => return Err(error),
-        Looked::Changing | Looked::TooLarge { .. } => {
-            return Err(io::Error::other("it is being written"));
-        }
-        Looked::NotAFile { identity, .. } => {
-            reject(world, path, identity, id, "not a file");
-            return Ok(Found::UnderWay);
-        }
+    let (bytes, identity) = match read(world, &path, id)? {
+        Ok(read) => read,
+        Err(found) => return Ok(found),
     };
     let claim = past.claims.remove(id);
     let raw = claim
@@ -161,6 +152,33 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
         }
     }
     Ok(Found::Nothing)
+}
+
+/// What stands at a path, or what became of it where it can't be a record.
+fn read(world: &World, path: &Path, id: &str) -> io::Result<Result<(Vec<u8>, Identity), Found>> {
+    let is_id = HandoffId::parse_made(id).is_ok();
+    match look(path, u64::MAX - 1) {
+        Looked::Bytes {
+            bytes, identity, ..
+        } if is_id => return Ok(Ok((bytes, identity))),
+        Looked::NotAFile { identity, .. } if is_id => {
+            reject(world, path.to_owned(), identity, id, "not a file");
+        }
+        Looked::Bytes { identity, .. } | Looked::NotAFile { identity, .. } => {
+            reject_name(world, path.to_owned(), identity, id);
+        }
+        Looked::Gone => return Ok(Err(Found::Nothing)),
+        Looked::Folder => {
+            let path = world.layout.relative(path);
+            let why = format!("{path} is a folder and is ignored; move it away");
+            return Ok(Err(Found::Left(why)));
+        }
+        Looked::Unreadable { error, .. } => return Err(error),
+        Looked::Changing | Looked::TooLarge { .. } => {
+            return Err(io::Error::other("it is being written"));
+        }
+    }
+    Ok(Err(Found::UnderWay))
 }
 
 /// An id in two folders: the higher revision wins, the other is set aside. `true` if the one

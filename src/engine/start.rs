@@ -319,6 +319,7 @@ fn build(
         unsettled: HashMap::new(),
         listing: HashSet::new(),
         unlisted: HashSet::new(),
+        strangers: super::strangers::Strangers::default(),
         restoring: HashSet::new(),
         reading_commands: HashSet::new(),
         deferred_commands: HashSet::new(),
@@ -376,7 +377,7 @@ impl Engine {
                     }
                     Found::Parked(parked) => self.park(&id, parked),
                     Found::UnderWay => drop(self.busy.insert(id, Busy::Moving)),
-                    Found::Left(why) => self.leave(&id, why),
+                    Found::Left(why) => self.leave(folder, &id, why),
                     Found::Nothing => {}
                 }
             }

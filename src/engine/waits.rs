@@ -11,6 +11,7 @@ use crate::mutant;
 use crate::policy::intake::{Dependency, Needs, dependency_failed, dependency_missing};
 use crate::policy::judge::Failure;
 use crate::protocol::lifecycle::State;
+use crate::spool::scan::record_id;
 
 const ARTIFACTS_EVERY_MS: u64 = 1000;
 
@@ -248,13 +249,13 @@ impl Engine {
     /// A file in `in-progress/` or `waiting/` that is not one of ours is treated as
     /// interrupted.
     pub(super) fn check_stray(&mut self, folder: State, name: &OsStr) {
-        let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".json")) else {
+        let Some(id) = record_id(name) else {
             return;
         };
         let known = self.busy.contains_key(id)
             || self.running.contains_key(id)
             || (folder == State::Waiting && self.lot.get(id).is_some());
-        if known || id.starts_with('.') {
+        if known {
             return;
         }
         let id = id.to_owned();
@@ -266,39 +267,23 @@ impl Engine {
                 recover_one(world, folder, &id, &mut Past::default())
             };
             world.tell(Event::StrayDone {
+                folder,
                 id,
                 found: Box::new(found),
             });
         });
     }
 
-    /// A file that nothing can be done with is reported, and looked at again with every rescan.
-    pub(super) fn leave(&mut self, id: &str, why: String) {
-        let mut scanner = self
-            .scanner
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        for state in [State::InProgress, State::Waiting] {
-            scanner.forget(self.world.layout.state(state));
-        }
-        drop(scanner);
-        self.problem(&left_key(id), Some(why));
-    }
-
-    pub(super) fn on_stray(&mut self, id: &str, found: Found) {
+    pub(super) fn on_stray(&mut self, folder: State, id: &str, found: Found) {
         // What is under way stays busy until its own event, which may have come already.
         if !matches!(found, Found::UnderWay) {
             self.busy.remove(id);
         }
         match found {
-            Found::Left(why) => return self.leave(id, why),
+            Found::Left(why) => return self.leave(folder, id, why),
             Found::Parked(parked) => self.park(id, parked),
             Found::Running(_) | Found::UnderWay | Found::Nothing => {}
         }
-        self.problem(&left_key(id), None);
+        self.leave_no_more(folder, id);
     }
-}
-
-fn left_key(id: &str) -> String {
-    format!("left {id}")
 }

@@ -5,7 +5,7 @@
 //! it that a change could hide in the clock's grain.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -82,15 +82,17 @@ pub fn count_records(folder: &Path) -> io::Result<u64> {
     Ok(count)
 }
 
+/// The id of a record, by its file's name.
+pub fn record_id(name: &OsStr) -> Option<&str> {
+    let id = name.to_str()?.strip_suffix(".json")?;
+    (!id.starts_with('.')).then_some(id)
+}
+
 /// The ids of the records in a state folder.
 pub fn record_ids(folder: &Path) -> io::Result<Vec<String>> {
     let mut ids = Vec::new();
     names(folder, |name| {
-        if let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".json"))
-            && !id.starts_with('.')
-        {
-            ids.push(id.to_owned());
-        }
+        ids.extend(record_id(&name).map(str::to_owned));
     })?;
     Ok(ids)
 }

@@ -168,6 +168,79 @@ fn a_foreign_file_in_in_progress_or_waiting_is_treated_as_interrupted() {
 }
 
 #[test]
+fn what_can_be_no_record_is_told_of_while_it_lies_there() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    root.assert_works("good");
+    fs::write(root.path("handoffs/waiting/y.yaml"), "target: x").unwrap();
+    fs::write(root.path("handoffs/waiting/.mine.tmp"), "being written").unwrap();
+    fs::write(root.path("handoffs/in-progress/notes.txt"), "mine").unwrap();
+    fs::create_dir(root.path("handoffs/in-progress/sub")).unwrap();
+    fs::create_dir(root.path("handoffs/waiting/sub.json")).unwrap();
+    fs::create_dir(root.path("handoffs/control/sub")).unwrap();
+    let all_told = || {
+        let told = root.problems();
+        let wanted = [
+            "waiting/ holds what is no record, which is ignored: y.yaml;",
+            "in-progress/ holds what is no record, which is ignored: notes.txt, sub;",
+            "waiting/sub.json is a folder",
+            "control/ holds folders, which are ignored: sub;",
+        ];
+        let all = wanted.iter().all(|wanted| told.contains(wanted));
+        (all && !told.contains("mine")).then_some(())
+    };
+    wait_until("all are told", all_told);
+    daemon.kill();
+    let _daemon = Daemon::start(&root);
+    wait_until("all are told again", all_told);
+    root.assert_works("better");
+    fs::remove_file(root.path("handoffs/waiting/y.yaml")).unwrap();
+    fs::remove_file(root.path("handoffs/in-progress/notes.txt")).unwrap();
+    for folder in ["in-progress/sub", "waiting/sub.json", "control/sub"] {
+        fs::remove_dir(root.path("handoffs").join(folder)).unwrap();
+    }
+    wait_until("all are forgotten", || {
+        (root.problems() == "[]").then_some(())
+    });
+}
+
+#[test]
+fn a_name_that_can_t_be_an_id_is_refused_as_in_pending() {
+    let root = Root::new();
+    let later = with(
+        orders("exit 0"),
+        json!({ "not_before": "2999-01-01T00:00:00Z" }),
+    );
+    // A whole record under such a name is one that somebody renamed.
+    {
+        let _daemon = Daemon::start(&root);
+        root.drop_request("x", &later);
+        root.record("waiting", "x");
+    }
+    fs::rename(root.state("waiting", "x"), root.state("waiting", "a b")).unwrap();
+    let _daemon = Daemon::start(&root);
+    let request = orders("mark ran").to_string();
+    for name in ["bad name", "h~9"] {
+        fs::write(root.state("waiting", name), &request).unwrap();
+    }
+    std::os::unix::fs::symlink("/etc/passwd", root.state("in-progress", "a link")).unwrap();
+    for name in ["a b", "bad name", "h~9", "a link"] {
+        let digest = handoffd::protocol::digest::sha256(format!("{name}.json").as_bytes());
+        let id = format!("rejected-{}", &digest[..12]);
+        let (record, code) = root.failed(&id);
+        assert_eq!(code, "SCHEMA_VALIDATION_FAILED", "{record:#}");
+        assert!(text(&record["error"]["message"]).contains("can't be an id"));
+        let bytes = root.path(&format!("handoffs/failed/{id}.rejected"));
+        wait_until("its bytes", || {
+            bytes.symlink_metadata().is_ok().then_some(())
+        });
+        assert!(root.states_of(name).is_empty(), "{name}");
+    }
+    assert!(root.names("marks").is_empty());
+    root.assert_works("good");
+}
+
+#[test]
 fn strangers_in_the_final_folders_are_left_alone() {
     let root = Root::new();
     fs::create_dir_all(root.path("handoffs/completed")).unwrap();
