@@ -1,4 +1,5 @@
-//! Where the system says no: what stands in the way, whose it is, and what to do.
+//! Finding a handoff for somebody, and what to say where the system says no: what stands in the way,
+//! whose it is, and what to do.
 //!
 //! Folders are made for their user and group only, so whoever else comes is stopped somewhere. They
 //! should hear of that, and not that nothing is there.
@@ -11,6 +12,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use crate::cli::{Failed, person};
+use crate::inspect::summary::Place;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 
@@ -32,6 +34,28 @@ pub fn may_look(layout: &Layout) -> io::Result<()> {
         .iter()
         .chain([&layout.archive()])
         .try_for_each(|folder| allowed(folder, Access::EXEC_OK, "entered"))
+}
+
+/// The handoff of this id, wherever it stands.
+pub fn known(layout: &Layout, id: &str) -> Result<Place, Failed> {
+    Place::find(layout, id).ok_or_else(|| unknown_id(layout, id))
+}
+
+/// The same for somebody who wants to read it.
+pub fn find(layout: &Layout, id: &str) -> Result<Place, Failed> {
+    let place = known(layout, id)?;
+    allowed(&place.path, Access::READ_OK, "read")?;
+    Ok(place)
+}
+
+/// No such handoff, with what may help. Where nobody could see it, that is not said.
+pub fn unknown_id(layout: &Layout, id: &str) -> Failed {
+    if let Err(denied) = may_look(layout) {
+        return denied.into();
+    }
+    let root = layout.root().display();
+    let text = format!("no handoff is called {id} in {root}; `handoffd list` shows what is there");
+    Failed::thing("UNKNOWN_ID", anyhow::anyhow!(text))
 }
 
 /// The folder of the root that may not be used, the one that the error names before all others.

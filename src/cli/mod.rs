@@ -44,12 +44,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use rustix::fs::Access;
 use serde_json::{Map, Value, json};
 
+use crate::cli::access::{find, known, unknown_id};
 use crate::config::{Config, ConfigError};
 use crate::durable;
-use crate::inspect::summary::Place;
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Parser)]
@@ -273,9 +272,10 @@ pub fn main() -> ExitCode {
     match outcome.and_then(|code| out::end().map(|()| code)) {
         Ok(code) => ExitCode::from(code),
         Err(failed) => {
-            let failed = match cli.global.layout() {
-                Ok(layout) => failed.with_advice(&layout),
-                Err(_) => failed,
+            let failed = match (&cli.command, cli.global.layout()) {
+                // These write to a folder that is no root yet, or never will be.
+                (Some(Command::Init(_) | Command::Man(_)), _) | (_, Err(_)) => failed,
+                (_, Ok(layout)) => failed.with_advice(&layout),
             };
             failed.print(as_json);
             ExitCode::from(failed.exit)
@@ -360,26 +360,4 @@ fn config_failed(error: ConfigError) -> Failed {
 /// A duration as people write it: `30s`, `5m`, `1h 30m`.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 30s or 5m"))
-}
-
-/// The handoff of this id, wherever it stands.
-fn known(layout: &Layout, id: &str) -> Result<Place, Failed> {
-    Place::find(layout, id).ok_or_else(|| unknown_id(layout, id))
-}
-
-/// The same for somebody who wants to read it.
-fn find(layout: &Layout, id: &str) -> Result<Place, Failed> {
-    let place = known(layout, id)?;
-    access::allowed(&place.path, Access::READ_OK, "read")?;
-    Ok(place)
-}
-
-/// No such handoff, with what may help. Where nobody could see it, that is not said.
-fn unknown_id(layout: &Layout, id: &str) -> Failed {
-    if let Err(denied) = access::may_look(layout) {
-        return denied.into();
-    }
-    let root = layout.root().display();
-    let text = format!("no handoff is called {id} in {root}; `handoffd list` shows what is there");
-    Failed::thing("UNKNOWN_ID", anyhow::anyhow!(text))
 }
