@@ -10,7 +10,7 @@ use crate::cli::{Global, Outcome, complete, find, out};
 use crate::clock::{Clock, Now, Wall, boot_id};
 use crate::config::{Config, Specialist};
 use crate::inspect::daemon::Daemon;
-use crate::inspect::explain::{Process, Queue, Situation, Standing, sentences};
+use crate::inspect::explain::{Hold, Process, Queue, Situation, Standing, sentences};
 use crate::inspect::links::{self, Relations};
 use crate::inspect::list::{Filter, rows};
 use crate::inspect::newest;
@@ -26,6 +26,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::protocol::view::View;
+use crate::spool::foreign::why_no_outcome;
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
@@ -43,7 +44,11 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
     let (doc, record) = read.clone().unwrap_or_default();
     let now = Clock::System.now();
     let standing = match read {
-        None => Standing::Unread {
+        None if place.state == State::Pending => Standing::Unread {
+            why: "it is not a whole document".to_owned(),
+        },
+        None => Standing::Foreign {
+            state: place.state,
             why: "it is not a whole document".to_owned(),
         },
         Some(_) => standing(&layout, &config, &place, &doc, record.as_ref(), now)?,
@@ -84,6 +89,13 @@ fn standing(
     now: Now,
 ) -> Result<Standing, crate::cli::Failed> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let state = place.state;
+    if state.is_final()
+        && let Ok(bytes) = place.bytes()
+        && let Some(why) = why_no_outcome(&bytes, state, &place.id)
+    {
+        return Ok(Standing::Foreign { state, why });
+    }
     Ok(match place.state {
         State::Pending => Standing::Queued(queue(layout, config, &place.row(), now)?),
         State::InProgress => running(layout, &place.id, record, now),
@@ -239,7 +251,7 @@ fn queue(
         specialist_limit: specialist.and_then(Specialist::at_once),
         all_running: running.len(),
         limit: config.daemon.max_concurrent,
-        held_until: held_until(layout, agent.as_ref(), now)?.map(local),
+        held: held(layout, agent.as_ref(), now)?,
         rate: specialist
             .and_then(|specialist| specialist.rate.as_ref())
             .map(|rate| {
@@ -253,12 +265,12 @@ fn queue(
     })
 }
 
-/// Until when the specialist asked to be left alone, if it did.
-fn held_until(
+/// Until when the specialist asked to be left alone, if it did, and in which handoff.
+fn held(
     layout: &Layout,
     agent: Option<&AgentName>,
     now: Now,
-) -> Result<Option<Wall>, crate::cli::Failed> {
+) -> Result<Option<Hold>, crate::cli::Failed> {
     let waiting = Filter {
         states: vec![State::Waiting],
         agent: agent.cloned(),
@@ -266,10 +278,13 @@ fn held_until(
         ..Filter::default()
     };
     Ok(rows(newest::all(layout, &waiting)?, &waiting)
-        .filter_map(|(place, _)| place.read()?.1)
-        .filter(|record| record.meta.holds_agent)
-        .filter_map(|record| record.meta.timer)
-        .filter(|timer| timer.remaining_ms(now, boot_id()) > 0)
-        .map(|timer| timer.until)
-        .max())
+        .filter_map(|(place, _)| Some((place.read()?.1?, place.id)))
+        .filter(|(record, _)| record.meta.holds_agent)
+        .filter_map(|(record, id)| Some((record.meta.timer?, id)))
+        .filter(|(timer, _)| timer.remaining_ms(now, boot_id()) > 0)
+        .max_by_key(|(timer, _)| timer.until)
+        .map(|(timer, id)| Hold {
+            until: local(timer.until),
+            id,
+        }))
 }

@@ -165,6 +165,8 @@ pub enum Event {
         id: String,
         found: Box<Found>,
     },
+    /// Files in `completed/` and `failed/` that were looked at, and why they are somebody else's.
+    Foreign(Vec<((State, OsString), Option<String>)>),
     /// The configuration was read again.
     Reloaded(Result<Box<Config>, String>),
     /// A pass of retention is over; the next one is due after this time.

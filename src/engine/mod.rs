@@ -24,6 +24,7 @@ mod drained;
 pub mod effects;
 pub mod event;
 pub mod figures;
+mod finals;
 pub mod folders;
 pub mod former;
 mod gone;
@@ -239,6 +240,8 @@ pub struct Engine {
     /// Folders whose last listing failed: what they hold is not known.
     unlisted: HashSet<Folder>,
     strangers: strangers::Strangers,
+    finals: Arc<finals::Finals>,
+    foreign: finals::Foreign,
     restoring: HashSet<String>,
 
     reading_commands: HashSet<OsString>,
@@ -356,6 +359,7 @@ impl Engine {
             Event::DependencyStates { id, needs } => self.on_dependency_states(&id, &needs),
             Event::Sought { gone } => self.on_sought(gone),
             Event::StrayDone { folder, id, found } => self.on_stray(folder, &id, *found),
+            Event::Foreign(foreign) => self.on_foreign(foreign),
             Event::Reloaded(config) => self.on_reloaded(config),
             Event::Swept { next } => self.on_swept(next),
             Event::Figures(tell) => self.on_figures(&tell),

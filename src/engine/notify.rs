@@ -164,6 +164,9 @@ impl Engine {
             State::Waiting if parked.is_some_and(|it| it.on == On::Human) => News::WaitingHuman,
             _ => return,
         };
+        if to.is_final() {
+            self.note_end(to, id);
+        }
         let config = self.world.config();
         if config.audit.packages && news != News::WaitingHuman {
             let id = id.to_owned();

@@ -10,7 +10,7 @@ use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
 use crate::engine::event::{Event, Folder};
 use crate::engine::hire;
 use crate::engine::moves::remember;
-use crate::engine::{Alarm, Busy, Engine, attempt, folders, obey};
+use crate::engine::{Alarm, Busy, Engine, attempt, finals, folders, obey};
 use crate::keeper::wire::Why;
 use crate::protocol::control::Action;
 use crate::protocol::document::Syntax;
@@ -264,6 +264,7 @@ impl Engine {
         let due = Folder::ALL.map(|folder| self.listing.insert(folder).then_some(folder));
         let due = due.into_iter().flatten();
         let scanner = Arc::clone(&self.scanner);
+        let (finals, foreign) = (Arc::clone(&self.finals), self.foreign.clone());
         self.readers.run(move |world| {
             folders::mend_folders(world);
             hire::cap_logs(world, &residents);
@@ -279,6 +280,7 @@ impl Engine {
             for folder in due {
                 list_one(world, &scanner, folder, false);
             }
+            finals::look(world, &finals, &foreign);
         });
         for id in self.lot.waiting_for_others() {
             self.check_dependencies(&id);

@@ -320,6 +320,8 @@ fn build(
         listing: HashSet::new(),
         unlisted: HashSet::new(),
         strangers: super::strangers::Strangers::default(),
+        finals: Arc::new(super::finals::Finals::open(world)),
+        foreign: super::finals::Foreign::new(),
         restoring: HashSet::new(),
         reading_commands: HashSet::new(),
         deferred_commands: HashSet::new(),

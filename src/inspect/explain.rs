@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::inspect::waits::{self, Wait};
+use crate::protocol::lifecycle::State;
 
 /// What is known of a handoff, its surroundings and its daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,11 @@ pub struct Situation {
 pub enum Standing {
     /// In `pending/`, but not (yet) a whole request.
     Unread {
+        why: String,
+    },
+    /// In another folder, and no record that belongs there.
+    Foreign {
+        state: State,
         why: String,
     },
     /// Ready, in `pending/` or `waiting/`: only a place is missing.
@@ -46,6 +52,17 @@ pub enum Standing {
     },
 }
 
+impl Standing {
+    /// Nobody moves it any more.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Completed { .. } | Self::Failed { .. } => true,
+            Self::Foreign { state, .. } => state.is_final(),
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
     /// How many are ahead of it for the same specialist.
@@ -55,9 +72,17 @@ pub struct Queue {
     pub specialist_limit: Option<usize>,
     pub all_running: usize,
     pub limit: usize,
-    pub held_until: Option<String>,
+    pub held: Option<Hold>,
     pub rate: Option<String>,
     pub configured: bool,
+}
+
+/// A specialist asked to be left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    pub until: String,
+    /// The handoff that it asked in.
+    pub id: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,6 +122,7 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
              failed/ with the reason."
                 .to_owned(),
         ],
+        Standing::Foreign { state, why } => foreign(id, *state, why),
         Standing::Queued(queue) => queued(id, agent, queue),
         Standing::Running(process) => running(id, agent, process),
         Standing::Interrupted => vec![
@@ -138,10 +164,7 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
             told
         }
     };
-    if !matches!(
-        standing,
-        Standing::Completed { .. } | Standing::Failed { .. }
-    ) {
+    if !standing.is_final() {
         if !situation.daemon_runs {
             told.push(
                 "No daemon runs on this root, so nothing moves until one is started: handoffd run"
@@ -158,6 +181,22 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
         }
     }
     told
+}
+
+fn foreign(id: &str, state: State, why: &str) -> Vec<String> {
+    let folder = state.folder();
+    let found = format!("{id}.json lies in {folder}/, but is no record that belongs there: {why}.");
+    let then = if state.is_final() {
+        format!(
+            "The daemon leaves it alone, and nothing happens to it. To move it away: mv \
+             handoffs/{folder}/{id}.json {id}.json"
+        )
+    } else {
+        "The daemon takes it up at its next rescan: a request runs, and anything else is set aside in \
+         failed/ with the reason."
+            .to_owned()
+    };
+    vec![found, then]
 }
 
 fn queued(id: &str, agent: &str, queue: &Queue) -> Vec<String> {
@@ -188,9 +227,10 @@ fn queued(id: &str, agent: &str, queue: &Queue) -> Vec<String> {
             queue.limit
         ));
     }
-    if let Some(until) = &queue.held_until {
+    if let Some(Hold { until, id }) = &queue.held {
         told.push(format!(
-            "{agent} asked to be left alone until {until}; a retry lifts that."
+            "{agent} asked to be left alone until {until}, when it had {id}; to go on now: handoffd \
+             retry {id}"
         ));
     }
     if let Some(rate) = &queue.rate {
@@ -268,6 +308,14 @@ mod tests {
                 ..Process::default()
             }),
             Standing::Interrupted,
+            Standing::Foreign {
+                state: State::Completed,
+                why: "it is a list".to_owned(),
+            },
+            Standing::Foreign {
+                state: State::Waiting,
+                why: "it is a list".to_owned(),
+            },
             Standing::Completed {
                 at: None,
                 seconds: None,
@@ -296,10 +344,7 @@ mod tests {
     #[test]
     fn no_state_is_left_without_a_sentence() {
         for standing in every_standing() {
-            let ended = matches!(
-                standing,
-                Standing::Completed { .. } | Standing::Failed { .. }
-            );
+            let ended = standing.is_final();
             let told = about(standing.clone(), true);
             assert!(told[0].contains('x'), "{standing:?}");
             assert!(
@@ -339,6 +384,34 @@ mod tests {
                 .join(" ")
                 .contains("All 4 places")
         );
+    }
+
+    #[test]
+    fn what_lifts_a_hold_is_the_retry_of_who_asked_for_it() {
+        let held = Queue {
+            held: Some(Hold {
+                until: "noon".to_owned(),
+                id: "k1".to_owned(),
+            }),
+            limit: 4,
+            configured: true,
+            ..Queue::default()
+        };
+        let told = about(Standing::Queued(held), true).join(" ");
+        assert!(told.contains("until noon, when it had k1"), "{told}");
+        assert!(told.contains("handoffd retry k1"), "{told}");
+    }
+
+    #[test]
+    fn a_stranger_in_a_final_folder_is_left_to_people() {
+        let of = |state| {
+            let why = "it is a list".to_owned();
+            about(Standing::Foreign { state, why }, true).join(" ")
+        };
+        let told = of(State::Failed);
+        assert!(told.contains("mv handoffs/failed/x.json"), "{told}");
+        assert!(!told.contains("pending"), "{told}");
+        assert!(of(State::Waiting).contains("next rescan"));
     }
 
     #[test]

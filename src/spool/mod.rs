@@ -9,6 +9,7 @@ mod batch;
 pub mod change;
 pub mod claim;
 pub mod commit;
+pub mod foreign;
 pub mod layout;
 pub mod look;
 mod place;

@@ -12,6 +12,7 @@
 //! handoff is. Periodic rescans beside inotify are the daemon's as well.
 
 mod armed;
+pub mod came;
 mod filesystem;
 mod translate;
 

@@ -257,6 +257,70 @@ fn strangers_in_the_final_folders_are_left_alone() {
 }
 
 #[test]
+fn strangers_that_come_into_the_final_folders_are_told_of_while_they_are_there() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    root.assert_works("good");
+    root.drop_request("bad", &orders("exit 64"));
+    root.failed("bad");
+    root.drop_bytes("broken.json", b"{");
+    root.failed("broken");
+    let completed = |name: &str| root.path("handoffs/completed").join(name);
+    fs::write(completed("notes.txt"), "mine").unwrap();
+    fs::write(completed("doc.json"), orders("exit 0").to_string()).unwrap();
+    fs::rename(root.state("failed", "bad"), completed("bad.json")).unwrap();
+    fs::create_dir(root.path("handoffs/failed/sub")).unwrap();
+    wait_until("all are told", || {
+        let told = root.problems();
+        let wanted = [
+            "bad.json (its status is failed)",
+            "doc.json (the record has no `handoffd` block)",
+            "notes.txt (it does not end in .json)",
+            "handoffs/failed/ holds what the daemon did not put there: sub (it is a folder);",
+        ];
+        wanted.iter().all(|it| told.contains(it)).then_some(())
+    });
+    // It is left alone, and what explains it does not take it for an outcome.
+    let explained = |id: &str| String::from_utf8(root.cli(&["explain", id]).stdout).unwrap();
+    for id in ["doc", "bad"] {
+        let told = explained(id);
+        let advice = format!("mv handoffs/completed/{id}.json");
+        assert!(told.contains("no record that belongs there"), "{told}");
+        assert!(told.contains(&advice), "{told}");
+    }
+    for name in ["notes.txt", "doc.json", "bad.json"] {
+        fs::remove_file(completed(name)).unwrap();
+    }
+    fs::remove_dir(root.path("handoffs/failed/sub")).unwrap();
+    wait_until("all are forgotten", || {
+        (root.problems() == "[]").then_some(())
+    });
+    // What the daemon itself puts there is nobody else's.
+    for n in 0..20 {
+        root.drop_request(&format!("x{n}"), &orders("exit $((HANDOFF_ATTEMPT * 64))"));
+        root.drop_bytes(&format!("b{n}.json"), b"{");
+    }
+    for n in 0..20 {
+        root.failed(&format!("x{n}"));
+        root.failed(&format!("b{n}"));
+    }
+    fs::write(completed("last.txt"), "mine").unwrap();
+    wait_until("another look", || {
+        root.problems().contains("last.txt").then_some(())
+    });
+    assert!(
+        !root
+            .log()
+            .contains("failed/ holds what the daemon did not put there: b")
+    );
+    assert!(
+        !root
+            .log()
+            .contains("failed/ holds what the daemon did not put there: x")
+    );
+}
+
+#[test]
 fn a_folder_that_was_deleted_and_made_again_is_noticed() {
     let root = Root::new();
     let _daemon = Daemon::start(&root);

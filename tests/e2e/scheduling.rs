@@ -210,6 +210,9 @@ fn a_hold_stops_the_specialist_and_is_no_attempt_spent() {
     assert!(text(&parked["waiting"]["reason"]).contains("quota"));
     let until = text(&parked["waiting"]["until"]);
     root.drop_request("other", &orders("mark ran"));
+    let told = root.cli(&["explain", "other"]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains("to go on now: handoffd retry held"), "{told}");
     daemon.kill();
     let _daemon = Daemon::start(&root);
     let started = |record: &Value| text(&record["started_at"]);

@@ -154,11 +154,13 @@ pub fn gather(layout: &Layout, works: bool, report: &mut Report) -> io::Result<S
                 }
                 return;
             }
-            let Some(text) = name.to_str() else { return };
-            if let Some(id) = text.strip_suffix(".json").filter(|id| !id.starts_with('.')) {
+            let refused = name.to_str().and_then(|it| it.strip_suffix(".rejected"));
+            if let Some(id) = scan::record_id(&name) {
                 files.push((id.to_owned(), state));
-            } else if let (State::Failed, Some(id)) = (state, text.strip_suffix(".rejected")) {
+            } else if let (State::Failed, Some(id)) = (state, refused) {
                 seen.rejected.insert(id.to_owned());
+            } else if classify(name.as_bytes()) != Name::Temporary {
+                report.breaches.push(no_record(layout, &folder.join(&name)));
             }
         });
         match listed {
@@ -197,6 +199,17 @@ pub fn gather(layout: &Layout, works: bool, report: &mut Report) -> io::Result<S
     Ok(seen)
 }
 
+/// What lies in a folder of records, and can be none.
+fn no_record(layout: &Layout, path: &std::path::Path) -> Breach {
+    let shown = layout.relative(path);
+    let fault = Fault::new(
+        Invariant::WholeRecord,
+        "it does not end in .json, so it is no record, and the daemon leaves it alone",
+        format!("move it away: mv {shown} ."),
+    );
+    fault.at(shown, Identity::at(path).ok())
+}
+
 /// A submission that the daemon could never read.
 fn unreadable(layout: &Layout, path: &std::path::Path) -> Option<Breach> {
     let error = crate::spool::look::open_quietly(path).err()?;
@@ -221,14 +234,19 @@ fn read_one(
 ) -> Option<(Standing, Vec<Breach>)> {
     let path: PathBuf = layout.record(state, id);
     let shown = layout.relative(&path);
-    let aside = format!(
-        "restart the daemon, which sets it aside if it can't be used; or mend it, or move it out \
-         of {}/",
-        state.folder()
-    );
+    let aside = if state.is_final() {
+        format!("the daemon leaves it alone: mend it, or move it away: mv {shown} {id}.json")
+    } else {
+        format!(
+            "start the daemon, which sets it aside if it can't be used; or mend it, or move it out \
+             of {}/",
+            state.folder()
+        )
+    };
     let wrong = |what: String| Fault::new(Invariant::WholeRecord, what, aside.clone());
     let (record, identity, faults) = match look(&path, u64::MAX - 1) {
-        Looked::Gone | Looked::Changing | Looked::Folder => return None,
+        Looked::Gone | Looked::Changing => return None,
+        Looked::Folder => (None, None, vec![wrong("it is a folder".to_owned())]),
         Looked::NotAFile { what, identity } => (
             None,
             Some(identity),
@@ -288,11 +306,17 @@ fn one_folder_each(layout: &Layout, seen: &mut Seen, report: &mut Report) {
         {
             let folders: Vec<&str> = standings.iter().map(|it| it.state.folder()).collect();
             let what = format!("{id} stands in {} at once", folders.join(", "));
-            let fault = Fault::new(
-                Invariant::OneFolder,
-                what,
-                "restart the daemon: the newer one stays, the other goes to .handoffd/aside/",
-            );
+            let do_this = if standings.iter().all(|it| it.state.is_final()) {
+                let last = &standings[standings.len() - 1].path;
+                format!(
+                    "the daemon leaves both alone: see how it ended (handoffd audit {id}) and move \
+                     the wrong one away, like: mv {last} {id}.json"
+                )
+            } else {
+                "restart the daemon: the newer one stays, the other goes to .handoffd/aside/"
+                    .to_owned()
+            };
+            let fault = Fault::new(Invariant::OneFolder, what, do_this);
             report
                 .breaches
                 .push(fault.at(first.path.clone(), first.identity));

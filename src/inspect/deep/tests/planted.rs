@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{AT, Invariant, Root, completed};
+use crate::inspect::deep::examine;
 use crate::protocol::lifecycle::State;
 
 #[test]
@@ -25,6 +26,20 @@ fn an_id_in_two_folders_or_in_none_is_found() {
                 && what.contains("completed, failed")),
         "{found:#?}"
     );
+    // Nothing but a person mends that; where one of the two is open, a start does.
+    let advice = |root: &Root| {
+        let breaches = examine(&root.layout).unwrap().breaches.into_iter();
+        let mut found = breaches.filter(|it| it.invariant == Invariant::OneFolder);
+        found.next().unwrap().do_this
+    };
+    assert!(advice(&root).contains("mv handoffs/failed/done.json"));
+    let root = Root::sound();
+    fs::copy(
+        root.layout.record(State::Completed, "done"),
+        root.layout.record(State::Waiting, "done"),
+    )
+    .unwrap();
+    assert!(advice(&root).contains("restart the daemon"));
     let root = Root::sound();
     fs::remove_file(root.layout.record(State::Waiting, "asked")).unwrap();
     root.only(Invariant::OneFolder, "handoffs", "asked went to waiting/");
@@ -43,6 +58,18 @@ fn a_record_that_is_not_whole_is_found() {
     )
     .unwrap();
     root.only(Invariant::WholeRecord, path, "not a whole JSON object");
+    let breaches = examine(&root.layout).unwrap().breaches;
+    let advice = &breaches[0].do_this;
+    assert!(
+        advice.contains("mv handoffs/completed/done.json"),
+        "{advice}"
+    );
+    for (name, word) in [("notes.txt", "does not end"), ("sub.json", "a folder")] {
+        let root = Root::sound();
+        fs::create_dir(root.layout.state(State::Completed).join(name)).unwrap();
+        let path = format!("handoffs/completed/{name}");
+        root.only(Invariant::WholeRecord, &path, word);
+    }
     let root = Root::edited(State::Completed, "done", |doc| doc["handoffd"] = json!(3));
     root.only(Invariant::WholeRecord, path, "does not fit");
     let root = Root::edited(State::Completed, "done", |doc| {
