@@ -162,7 +162,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         let (keeper, mut reader) = line::connect(&options.program, &layout).map_err(no_keeper)?;
         let held = line::inventory(&keeper, &mut reader, &events)
             .map_err(system("the keeper does not answer"))?;
-        let (board, shown_at) = Board::open(&layout.context());
+        let (board, shown_at) = Board::open(layout.root());
         let world = Arc::new(World::new(
             layout,
             clock,

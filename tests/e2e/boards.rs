@@ -128,6 +128,29 @@ fn what_is_deleted_or_broken_under_a_running_daemon_comes_back() {
 }
 
 #[test]
+fn a_link_in_the_place_of_their_folder_is_not_followed() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let elsewhere = tempfile::tempdir().unwrap();
+    root.drop_request("before", &work("exit 0", "p", 1));
+    phase(&root, "p", "1", "completed", "before");
+    fs::remove_dir_all(root.path("context/state")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), root.path("context/state")).unwrap();
+    let result = r#"echo '{"status": "complete", "decisions": []}'"#;
+    let task = json!({ "context": { "task_id": "T", "project_id": "p" } });
+    root.drop_request("during", &with(orders(result), task));
+    let during = root.completed("during");
+    let warned = during["warnings"].to_string();
+    assert!(warned.contains("context/state"), "{warned}");
+    root.drop_request("after", &work("exit 0", "p", 2));
+    phase(&root, "p", "2", "completed", "after");
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    fs::remove_file(root.path("context/state")).unwrap();
+    root.drop_request("mended", &work("exit 0", "p", 3));
+    listed(&root, "mended", "completed");
+}
+
+#[test]
 fn after_a_crash_they_are_right_whatever_is_left_of_them() {
     for lost in ["nothing", "one", "both", "torn", "format"] {
         let root = Root::with("defaults.retry.max_retries = 0");

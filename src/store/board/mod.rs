@@ -18,12 +18,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value};
 
 use crate::clock::Wall;
-use crate::durable;
+use crate::durable::Durability;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::store::artifacts::beneath::Beneath;
+use crate::store::artifacts::write::place;
+use crate::store::artifacts::{RelPath, WriteError};
 use handoffs::Handoffs;
 use phases::Phases;
+
+const PHASES: &str = "context/phase-status.json";
+const HANDOFFS: &str = "context/state/current.json";
 
 /// The version of both files.
 const FORMAT: u64 = 1;
@@ -31,8 +37,7 @@ const FORMAT: u64 = 1;
 /// Where both files stand, and what goes into them next.
 #[derive(Debug)]
 pub struct Board {
-    phases_path: PathBuf,
-    handoffs_path: PathBuf,
+    root: PathBuf,
     state: Mutex<Shown>,
 }
 
@@ -68,18 +73,16 @@ impl Stamp {
 impl Board {
     /// Takes up what the files show. `None` for the time of one that is lost or broken: it has
     /// to be made anew.
-    pub fn open(context: &Path) -> (Self, Option<Wall>) {
-        let phases_path = context.join("phase-status.json");
-        let handoffs_path = context.join("state").join("current.json");
-        let read = |path: &Path| -> Option<(Map<String, Value>, Wall)> {
-            let text = fs::read_to_string(path).ok()?;
+    pub fn open(root: &Path) -> (Self, Option<Wall>) {
+        let read = |path: &str| -> Option<(Map<String, Value>, Wall)> {
+            let text = fs::read_to_string(root.join(path)).ok()?;
             let Ok(Value::Object(map)) = json::parse_own(&text) else {
                 return None;
             };
             let at = Wall::parse(map.get("updated_at")?.as_str()?)?;
             (map.get("format")?.as_u64()? == FORMAT).then_some((map, at))
         };
-        let known = read(&phases_path).zip(read(&handoffs_path));
+        let known = read(PHASES).zip(read(HANDOFFS));
         let mut shown = Shown::default();
         let since = known.and_then(|((phases, first), (handoffs, second))| {
             shown.phases = Phases::read(&phases)?;
@@ -87,8 +90,7 @@ impl Board {
             Some(first.min(second))
         });
         let board = Self {
-            phases_path,
-            handoffs_path,
+            root: root.to_owned(),
             state: Mutex::new(shown),
         };
         board.lock().known = board.stamps();
@@ -127,7 +129,7 @@ impl Board {
     }
 
     fn stamps(&self) -> [Option<Stamp>; 2] {
-        [&self.phases_path, &self.handoffs_path].map(|path| Stamp::of(path))
+        [PHASES, HANDOFFS].map(|path| Stamp::of(&self.root.join(path)))
     }
 
     /// Writes what has changed, or all of it.
@@ -141,7 +143,9 @@ impl Board {
             (phases, handoffs)
         };
         let wrote = [phases.is_some(), handoffs.is_some()];
-        let written = write(&self.phases_path, phases).and(write(&self.handoffs_path, handoffs));
+        let written = self
+            .write(PHASES, phases)
+            .and(self.write(HANDOFFS, handoffs));
         let stamps = self.stamps();
         let mut shown = self.lock();
         if written.is_err() {
@@ -155,22 +159,22 @@ impl Board {
         }
         written
     }
-}
 
-fn write(path: &Path, value: Option<Value>) -> io::Result<()> {
-    let Some(value) = value else {
-        return Ok(());
-    };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+    /// Others may write below `context/`: a link that one of them put there is not followed.
+    fn write(&self, path: &str, value: Option<Value>) -> io::Result<()> {
+        let Some(value) = value else {
+            return Ok(());
+        };
+        let mut bytes = serde_json::to_vec_pretty(&value).unwrap_or_default();
+        bytes.push(b'\n');
+        let path = RelPath::parse(path).map_err(io::Error::other)?;
+        let root = Beneath::new(&self.root);
+        match place(&root, Durability::Relaxed, &path, &bytes, true) {
+            Ok(_) => Ok(()),
+            Err(WriteError::Io(error)) => Err(error),
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
-    let mut bytes = serde_json::to_vec_pretty(&value).unwrap_or_default();
-    bytes.push(b'\n');
-    // Beside it: the folder may be on another file system than the daemon's own.
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temp = path.with_file_name(format!(".{name}.tmp"));
-    fs::write(&temp, &bytes)?;
-    durable::replace(&temp, path)
 }
 
 #[cfg(test)]
@@ -199,7 +203,8 @@ mod tests {
         board.flush(Wall(2000), false).unwrap();
         assert!(!board.is_dirty() && !board.is_lost());
         let read = |name: &str| -> Value {
-            serde_json::from_slice(&fs::read(dir.path().join(name)).unwrap()).unwrap()
+            serde_json::from_slice(&fs::read(dir.path().join("context").join(name)).unwrap())
+                .unwrap()
         };
         let phase = &read("phase-status.json")["projects"]["proj-001"]["phases"]["13"];
         assert_eq!(phase["status"], "in_progress");
@@ -233,7 +238,7 @@ mod tests {
         let (board, _) = Board::open(dir.path());
         board.flush(Wall(1), true).unwrap();
         assert_eq!(Board::open(dir.path()).1, Some(Wall(1)));
-        fs::write(dir.path().join("phase-status.json"), "{").unwrap();
+        fs::write(dir.path().join(PHASES), "{").unwrap();
         assert_eq!(Board::open(dir.path()).1, None);
     }
 }

@@ -109,6 +109,7 @@ impl Store {
 
     /// The state as it is now; none if the task has none yet.
     pub fn load(&self, task: &TaskId) -> Result<Option<TaskState>, StoreError> {
+        self.has_folder()?;
         let path = self.path(task);
         let Some(bytes) = read_plain(&path, self.max_size)? else {
             return Ok(None);
@@ -211,8 +212,19 @@ impl Store {
         Ok(tasks)
     }
 
+    /// Whether the folder is there. A link in its place may lead out of the root.
+    fn has_folder(&self) -> Result<bool, StoreError> {
+        match fs::symlink_metadata(&self.folder) {
+            Ok(found) if found.is_symlink() => {
+                let (path, what) = (self.folder.clone(), "a symbolic link");
+                Err(StoreError::NotAFile { path, what })
+            }
+            found => Ok(found.is_ok_and(|found| found.is_dir())),
+        }
+    }
+
     fn make_folder(&self) -> Result<(), StoreError> {
-        if self.folder.is_dir() {
+        if self.has_folder()? {
             return Ok(());
         }
         let made = fs::create_dir_all(&self.folder).and_then(|()| {
