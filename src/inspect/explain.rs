@@ -158,7 +158,9 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
                     "It is packed. To put it back into failed/: handoffd archive --restore {id}"
                 ));
             }
-            if *retry_available {
+            // Where it is to be moved back, that is the retry.
+            let is_moved = actions.iter().any(|it| it.contains("handoffs/pending/"));
+            if *retry_available && !is_moved {
                 told.push(format!("When that is done: handoffd retry {id}"));
             }
             told

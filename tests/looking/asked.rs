@@ -12,7 +12,9 @@ use super::{Root, completed, failed};
 fn a_path_is_no_id_whatever_it_leads_to() {
     let root = Root::new();
     root.put("failed", "broken-build", 5, &failed());
-    root.put("failed", "x~2", 6, &failed());
+    let mut duplicate = failed();
+    duplicate["handoff_id"] = "x~2".into();
+    root.put("failed", "x~2", 6, &duplicate);
     fs::write(root.path("evil.json"), failed().to_string()).unwrap();
     for id in ["../failed/broken-build", "../../evil", "./broken-build"] {
         for command in [
