@@ -4,6 +4,7 @@
 //! by itself what is to be done. Each effect is such that doing it twice is doing it once, so a
 //! daemon that dies in between does all of them again and moves the record then.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 
@@ -63,6 +64,10 @@ pub fn settle(
     let to = record.meta.to.unwrap_or(from);
     world.board.note(record, id, to, world.now().wall);
     let effects = has_effects(record);
+    let mut record = Cow::Borrowed(record);
+    if effects && tasks::concerns(&record) {
+        tasks::forewarn(world, record.to_mut(), id);
+    }
     let lines = said_again(world, id, record.meta.revision, lines);
     let change = Change::Advance {
         id: id.to_owned(),
@@ -76,7 +81,7 @@ pub fn settle(
     let events = world.events.clone();
     let decided = Box::new(Decided {
         id: id.to_owned(),
-        record: record.clone(),
+        record: record.into_owned(),
         from,
         to,
         after: Box::new(after),

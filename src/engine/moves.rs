@@ -3,8 +3,6 @@
 //! The loop makes sure that one id has one job at a time; these jobs read the record, change
 //! it by the rules of [`crate::policy`], and have it written.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use crate::engine::effects::settle;
@@ -13,7 +11,6 @@ use crate::engine::intake::dependency_state;
 use crate::engine::parked::Parked;
 use crate::engine::receive::missing_artifacts;
 use crate::engine::story::transition;
-use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::policy::intake::Needs;
 use crate::policy::judge::Failure;
@@ -43,15 +40,11 @@ pub fn write(
     after: impl FnOnce() + Send + 'static,
 ) {
     let now = world.now();
-    let mut record = Cow::Borrowed(record);
-    if tasks::concerns(&record) {
-        tasks::forewarn(world, record.to_mut(), id);
-    }
     let to = record.meta.to.unwrap_or(from);
-    let line = transition(&record, id, event, from, to, now.wall);
-    let parked = Parked::of(&record, now, world.boot).filter(|_| to == State::Waiting);
+    let line = transition(record, id, event, from, to, now.wall);
+    let parked = Parked::of(record, now, world.boot).filter(|_| to == State::Waiting);
     let (events, owned) = (world.events.clone(), id.to_owned());
-    settle(world, id, &record, from, vec![line], move || {
+    settle(world, id, record, from, vec![line], move || {
         after();
         let id = owned;
         let _ = events.send(Event::Moved { id, to, parked });

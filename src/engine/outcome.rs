@@ -189,7 +189,6 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds) {
     let mut record = running.record;
     let decision = conclude(&mut record, verdict, &facts);
     tasks::keep_gates(&mut record, gates);
-    tasks::forewarn(world, &mut record, id);
     remember_leftover(world, &record, decision.to);
     let slot = (running.slot, printed);
     write_outcome(world, running.key, &record, decision.event, slot);
