@@ -1,5 +1,6 @@
 //! `handoffd submit`: checks requests as intake would, and drops them.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
@@ -93,9 +94,16 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
             file,
         )?);
     }
+    refuse_twins(&checked)?;
     let mut telling = Telling::default();
-    for request in &checked {
-        drop_into(&layout, request)?;
+    for (at, request) in checked.iter().enumerate() {
+        if let Err(error) = drop_into(&layout, request) {
+            // Those before it were to be told with their outcomes.
+            for dropped in checked[..at].iter().filter(|_| options.wait) {
+                out::talk!("{} was dropped", dropped.id);
+            }
+            return Err(error);
+        }
         if !options.wait {
             let id = request.id.as_str();
             let told = if global.json {
@@ -125,6 +133,24 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
         }
     }
     waited
+}
+
+/// One of two with the same id would be refused as a duplicate, when nobody is told of it any more.
+fn refuse_twins(checked: &[Checked]) -> Result<(), Failed> {
+    let mut seen = HashSet::new();
+    match checked
+        .iter()
+        .find(|request| !seen.insert(request.id.as_str()))
+    {
+        None => Ok(()),
+        Some(twin) => Err(Failed::thing(
+            "DUPLICATE_ID",
+            anyhow::anyhow!(
+                "two of the files have the id {}; nothing was dropped",
+                twin.id
+            ),
+        )),
+    }
 }
 
 pub(super) fn parse(file: &Path, bytes: &[u8], ext: Ext) -> Result<Document, Failed> {

@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::clock::Wall;
 use crate::engine::event::Event;
+use crate::engine::moves::load;
 use crate::engine::world::World;
 use crate::engine::{Alarm, Engine, packages};
 use crate::protocol::lifecycle::State;
-use crate::protocol::record::Record;
 use crate::spool::scan;
 use crate::store::audit::Line;
 
@@ -95,10 +95,7 @@ pub fn moved_since(since: Option<Wall>, recent: &[Line]) -> Vec<(String, Wall)> 
 
 fn note(world: &World, state: State, id: &str, at: Option<Wall>) {
     let path = world.layout.record(state, id);
-    let Some(record) = fs::read(&path)
-        .ok()
-        .and_then(|bytes| Record::read(&bytes).ok())
-    else {
+    let Some(record) = load(world, state, id) else {
         return;
     };
     let modified = || {

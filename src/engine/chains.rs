@@ -1,7 +1,6 @@
 //! Chains: taking in what helpers gave back, deadlines of questions, and cancelling all below.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::durable;
+use crate::engine::commands::MAX_BYTES;
 use crate::engine::event::{Event, Folder};
 use crate::engine::moves::{load, max_retries, write};
 use crate::engine::world::World;
@@ -20,6 +20,7 @@ use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::view::View;
+use crate::spool::look::{Looked, look};
 
 /// How many descendants one cancel may reach.
 const MOST_DESCENDANTS: usize = 10_000;
@@ -280,9 +281,10 @@ fn cancel_by_file(world: &World, child: &str, above: &str, by: Option<&str>) -> 
 /// Whether the cancel of a child is on its way already. Its file stays until an attempt has ended,
 /// and the same words in a new one would be another order.
 fn is_ordered(path: &Path, child: &str) -> bool {
-    let order = fs::read(path).ok();
-    let order = order.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-    order.is_some_and(|it| {
+    let Looked::Bytes { bytes, .. } = look(path, MAX_BYTES) else {
+        return false;
+    };
+    serde_json::from_slice::<Value>(&bytes).is_ok_and(|it| {
         it["action"] == "cancel" && it["handoff_id"] == child && it.get("revision").is_none()
     })
 }

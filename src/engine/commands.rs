@@ -28,7 +28,7 @@ use crate::spool::scan;
 use crate::store::audit;
 
 /// The largest command that is read.
-const MAX_BYTES: u64 = 64 * 1024;
+pub const MAX_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
 pub enum CommandFile {

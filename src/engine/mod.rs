@@ -78,7 +78,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::config::OnStop;
+use crate::config::{Config, OnStop};
 use crate::engine::attempt::Running;
 use crate::engine::commands::Dismissal;
 use crate::engine::event::{Event, Folder};
@@ -269,6 +269,8 @@ pub struct Engine {
     drain: bool,
     done: bool,
     config_path: Option<std::path::PathBuf>,
+    /// What some settings are taken from for good.
+    started_with: Arc<Config>,
     since: crate::clock::Wall,
     observer: Arc<dyn observer::Observer>,
     told: observer::Told,

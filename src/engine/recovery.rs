@@ -14,7 +14,7 @@ use crate::engine::attempt::{Running, verify_key};
 use crate::engine::effects::{has_unmade, settle};
 use crate::engine::event::Event;
 use crate::engine::former::{is_resident_record, lost};
-use crate::engine::moves::{fail_parked, write};
+use crate::engine::moves::{fail_parked, load, write};
 use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
 use crate::engine::past::{Claim, Past};
@@ -200,13 +200,8 @@ fn settle_twins(world: &World, folder: State, id: &str) -> io::Result<bool> {
             fs::remove_file(&here)?;
             return Ok(true);
         }
-        let revision = |path| {
-            fs::read(path)
-                .ok()
-                .and_then(|b| Record::read(&b).ok())
-                .map(|r| r.meta.revision)
-        };
-        let (ours, theirs) = (revision(&here), revision(&there));
+        let revision = |state| load(world, state, id).map(|record| record.meta.revision);
+        let (ours, theirs) = (revision(folder), revision(other));
         let loser = if ours > theirs { &there } else { &here };
         let lost = if loser == &here { folder } else { other };
         let name = format!("{id}.{}.{}.json", lost.folder(), Identity::at(loser)?.inode);

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -17,13 +18,33 @@ use crate::engine::Engine;
 use crate::engine::world::World;
 use crate::keeper::start_time;
 
-/// The text in memory, where the system has such files.
+/// The text in memory, where the system has such files, and how new it is.
 #[derive(Debug)]
-pub struct Shown(Mutex<Option<File>>);
+pub struct Shown {
+    /// Snapshots are numbered when they are taken: several threads write them, in any order.
+    taken: AtomicU64,
+    written: Mutex<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    memory: Option<File>,
+    number: u64,
+}
 
 impl Shown {
     pub fn new() -> Self {
-        Self(Mutex::new(in_memory()))
+        Self {
+            taken: AtomicU64::new(0),
+            written: Mutex::new(Written {
+                memory: in_memory(),
+                number: 0,
+            }),
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.taken.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
@@ -57,17 +78,30 @@ impl Engine {
         let problems: Vec<String> = self.problems.values().cloned().collect();
         let (since, watching) = (self.since, self.watcher.describe());
         let stopping = self.stopping.is_some();
+        let number = self.world.shown.number();
         self.actors.run(move |world| {
-            publish(world, since, stopping, &watching, &problems);
+            publish(world, number, since, stopping, &watching, &problems);
         });
     }
 }
 
 /// Writes who runs here, since when, whether for much longer, and what is wrong.
-fn publish(world: &World, since: Wall, stopping: bool, watching: &str, problems: &[String]) {
-    let memory = world.shown.0.lock();
+fn publish(
+    world: &World,
+    number: u64,
+    since: Wall,
+    stopping: bool,
+    watching: &str,
+    problems: &[String],
+) {
+    let written = world.shown.written.lock();
     // Held to the end: of two who publish at once, one is the later in both places.
-    let memory = memory.unwrap_or_else(PoisonError::into_inner);
+    let mut written = written.unwrap_or_else(PoisonError::into_inner);
+    if number < written.number {
+        return;
+    }
+    written.number = number;
+    let memory = &written.memory;
     let mut shown = json!({
         "pid": std::process::id(),
         "start_time": i32::try_from(std::process::id()).ok().and_then(start_time),

@@ -123,7 +123,7 @@ impl Engine {
         match config {
             Ok(config) => {
                 let config: Arc<Config> = Arc::from(config);
-                let later = self.world.config().needs_a_start(&config);
+                let later = self.started_with.needs_a_start(&config);
                 self.schedule
                     .set_limits(config.daemon.max_concurrent, |agent| {
                         Self::limits_of(&config, agent)

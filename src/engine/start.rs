@@ -342,6 +342,7 @@ fn build(
         drain: options.drain,
         done: false,
         config_path: options.config.clone(),
+        started_with: world.config(),
         since,
         observer: Arc::clone(&options.observer),
         told: Told::default(),

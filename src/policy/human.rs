@@ -175,12 +175,15 @@ pub fn answer(
             if wants_rerun && again && !facts.expired {
                 rerun(record, "wants it done again");
             } else {
-                fail(
-                    record,
-                    &rejected(command),
-                    facts.max_retries,
-                    facts.now.wall,
-                );
+                let mut told = rejected(command);
+                if facts.expired {
+                    told.actions = vec![
+                        "Set gate.deadline in the record to a later time, or take it out, and move \
+                         the file back to handoffs/pending/"
+                            .to_owned(),
+                    ];
+                }
+                fail(record, &told, facts.max_retries, facts.now.wall);
             }
             record.set("answer", said);
             Ok("rejected")

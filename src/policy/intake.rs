@@ -162,6 +162,15 @@ pub fn plan(request: &Request, config: &Config, needs: &Needs, now: Now) -> Plan
     }
 }
 
+/// How many of the things to mend are listed one by one.
+pub const MOST_ACTIONS: usize = 5;
+
+/// That there is more to mend than is listed.
+pub fn left_out(all: usize) -> Option<String> {
+    let more = all.checked_sub(MOST_ACTIONS).filter(|more| *more > 0)?;
+    Some(format!("Mend the {more} more that validation.errors lists"))
+}
+
 /// A request whose fields are wrong, each of them named.
 pub fn refused_fields(errors: &[FieldError]) -> Failure {
     let list: Vec<String> = errors
@@ -170,8 +179,9 @@ pub fn refused_fields(errors: &[FieldError]) -> Failure {
         .collect();
     let actions = errors
         .iter()
-        .take(5)
         .map(|error| format!("Mend {}: {}", error.field, error.error))
+        .take(MOST_ACTIONS)
+        .chain(left_out(errors.len()))
         .chain(["Then move the file back to handoffs/pending/".to_owned()])
         .collect();
     let message = format!("the request is not valid: {}", list.join("; "));

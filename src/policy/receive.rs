@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::policy::intake::{MOST_ACTIONS, left_out};
 use crate::policy::judge::Failure;
 use crate::policy::lint::{is_vague, says_nothing};
 use crate::policy::next::refusal;
@@ -254,7 +255,8 @@ fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Op
         .map(|error| format!("Provide what is missing: {error}"));
     let actions = mend
         .chain(provide)
-        .take(5)
+        .take(MOST_ACTIONS)
+        .chain(left_out(errors.len() + missing.len()))
         .chain(["Then move the file back to handoffs/pending/".to_owned()])
         .collect();
     let mut refusal = refusal(code, format!("{intro}: {}{more}", list.join("; ")), actions);

@@ -91,7 +91,11 @@ fn timed_out(what: &str) -> Failure {
     let mut told = failure(
         ErrorCode::Timeout,
         format!("the work was not verified: the verify command {what}"),
-        vec!["Raise timeout of the specialist, or make verify faster".to_owned()],
+        vec![
+            "Raise timeout of the specialist and send the daemon SIGHUP, or make verify faster; \
+             then retry"
+                .to_owned(),
+        ],
     );
     told.outcome = AttemptOutcome::Timeout;
     told

@@ -16,6 +16,9 @@ pub fn why_foreign(layout: &Layout, state: State, name: &OsStr) -> Option<String
     if classify(name.as_bytes()) == Name::Temporary {
         return None;
     }
+    if state == State::Failed && has_notice(layout, name) {
+        return None;
+    }
     let bytes = match look(&layout.state(state).join(name), u64::MAX - 1) {
         Looked::Gone | Looked::TooLarge { .. } => return None,
         Looked::Bytes { bytes, .. } => bytes,
@@ -26,8 +29,7 @@ pub fn why_foreign(layout: &Layout, state: State, name: &OsStr) -> Option<String
     };
     match record_id(name) {
         Some(id) => why_no_outcome(&bytes, state, id),
-        None if state == State::Failed && has_notice(layout, name) => None,
-        None => Some("it does not end in .json".to_owned()),
+        None => Some("its name is no record's: <id>.json".to_owned()),
     }
 }
 

@@ -275,7 +275,7 @@ fn strangers_that_come_into_the_final_folders_are_told_of_while_they_are_there()
         let wanted = [
             "bad.json (its status is failed)",
             "doc.json (the record has no `handoffd` block)",
-            "notes.txt (it does not end in .json)",
+            "notes.txt (its name is no record's: <id>.json)",
             "handoffs/failed/ holds what the daemon did not put there: sub (it is a folder);",
         ];
         wanted.iter().all(|it| told.contains(it)).then_some(())
@@ -547,4 +547,33 @@ fn a_drain_does_not_wait_for_what_was_deleted() {
     fs::remove_file(root.state("waiting", "x")).unwrap();
     assert_eq!(daemon.exit_code(), Some(0));
     assert_eq!(root.told("x", "record_gone"), 1);
+}
+
+#[test]
+fn pipes_in_two_folders_hold_nobody_up_and_what_was_refused_is_no_stranger() {
+    let root = Root::with("daemon.rescan = '200ms'");
+    let daemon = Daemon::start(&root);
+    root.drop_request("a", &orders("exit 0"));
+    root.completed("a");
+    let pipe = |folder: &str, id: &str| {
+        let (kind, mode) = (rustix::fs::FileType::Fifo, 0o600.into());
+        rustix::fs::mknodat(rustix::fs::CWD, root.state(folder, id), kind, mode, 0).unwrap();
+    };
+    pipe("failed", "b");
+    pipe("in-progress", "b");
+    pipe("waiting", "c");
+    root.failed("c");
+    root.assert_works("meanwhile");
+    wait_until("the stranger is told of", || {
+        root.problems().contains("b.json").then_some(())
+    });
+    assert!(
+        !root.problems().contains("c.rejected"),
+        "{}",
+        root.problems()
+    );
+    daemon.kill();
+    pipe("waiting", "a");
+    let _daemon = Daemon::start(&root);
+    root.assert_works("afterwards");
 }

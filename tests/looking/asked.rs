@@ -165,3 +165,24 @@ fn a_log_in_json_is_nothing_else() {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
     }
 }
+
+#[test]
+fn of_two_files_with_one_id_none_is_dropped() {
+    let root = Root::new();
+    let request = r#"{"handoff_id": "twin", "target": {"agent_id": "@coder"}}"#;
+    for name in ["one.json", "two.json"] {
+        fs::write(root.path(name), request).unwrap();
+    }
+    let files = ["one.json", "two.json"].map(|name| root.path(name));
+    let told = root.see(&[
+        "submit",
+        files[0].to_str().unwrap(),
+        files[1].to_str().unwrap(),
+    ]);
+    assert!(told.contains("two of the files have the id twin"), "{told}");
+    assert!(told.ends_with("exit 1\n"), "{told}");
+    assert_eq!(
+        fs::read_dir(root.path("handoffs/pending")).unwrap().count(),
+        0
+    );
+}

@@ -204,7 +204,7 @@ fn no_record(layout: &Layout, path: &std::path::Path) -> Breach {
     let shown = layout.relative(path);
     let fault = Fault::new(
         Invariant::WholeRecord,
-        "it does not end in .json, so it is no record, and the daemon leaves it alone",
+        "its name is no record's (<id>.json), and the daemon leaves it alone",
         format!("move it away: mv {shown} ."),
     );
     fault.at(shown, Identity::at(path).ok())

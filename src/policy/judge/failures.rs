@@ -36,7 +36,9 @@ pub(super) fn timed_out(ended: &Ended) -> Failure {
             ErrorCode::Timeout,
             message,
             vec![
-                "Raise timeout_seconds in the request, or timeout of the specialist".to_owned(),
+                "Raise timeout_seconds in the request, or timeout of the specialist and send the \
+                 daemon SIGHUP; then retry"
+                    .to_owned(),
                 match ended.stderr_tail.as_str() {
                     "" => "Let the specialist say on stderr how far it is: it wrote nothing there",
                     _ => "Look at the attempt's log for where it hung",
@@ -60,7 +62,8 @@ pub(super) fn stalled(ended: &Ended) -> Failure {
             with_tail(message, ended),
             vec![
                 "Let the specialist touch HANDOFF_HEARTBEAT while it waits for others".to_owned(),
-                "Raise stall_timeout of the specialist".to_owned(),
+                "Raise stall_timeout of the specialist, send the daemon SIGHUP, then retry"
+                    .to_owned(),
             ],
         )
     }
@@ -73,7 +76,7 @@ pub(super) fn flooded(ended: &Ended) -> Failure {
         format!("the attempt printed more than {limit}"),
         vec![
             "Write large output to a file below artifacts/ instead of printing it".to_owned(),
-            "Raise daemon.max_output_size and send the daemon SIGHUP".to_owned(),
+            "Or raise daemon.max_output_size, send the daemon SIGHUP, then retry".to_owned(),
         ],
     )
 }

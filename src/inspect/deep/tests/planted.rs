@@ -64,7 +64,7 @@ fn a_record_that_is_not_whole_is_found() {
         advice.contains("mv handoffs/completed/done.json"),
         "{advice}"
     );
-    for (name, word) in [("notes.txt", "does not end"), ("sub.json", "a folder")] {
+    for (name, word) in [("notes.txt", "no record's"), ("sub.json", "a folder")] {
         let root = Root::sound();
         fs::create_dir(root.layout.state(State::Completed).join(name)).unwrap();
         let path = format!("handoffs/completed/{name}");
