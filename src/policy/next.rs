@@ -13,7 +13,7 @@ use crate::policy::complete::{
 use crate::policy::follow::{Followed, after_success};
 use crate::policy::helpers::{delegated, stuck};
 use crate::policy::human::{Kind, ask_person};
-use crate::policy::judge::{Delivered, Exit, Failure, Success, Verdict, tail_of};
+use crate::policy::judge::{Delivered, Exit, Failure, Success, Verdict, failure, tail_of};
 use crate::policy::retry::RetryPolicy;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
@@ -186,16 +186,8 @@ pub(super) fn failed(record: &mut Record, told: &Failure, facts: &Facts<'_>) -> 
 
 fn interrupted(record: &mut Record, counted: bool, reason: &str, facts: &Facts<'_>) -> Decision {
     let told = Failure {
-        code: ErrorCode::Interrupted,
-        message: reason.to_owned(),
-        detail_code: None,
-        retryable: false,
         outcome: AttemptOutcome::Interrupted,
-        result: None,
-        actions: Vec::new(),
-        fields: Vec::new(),
-        invalid_output: false,
-        verify: None,
+        ..refusal(ErrorCode::Interrupted, reason.to_owned(), Vec::new())
     };
     close(record, AttemptOutcome::Interrupted, Some(&told), facts);
     record.meta.interruptions += u32::from(counted);
@@ -348,33 +340,18 @@ pub fn wait(
 
 /// A cancel, told the same way wherever the handoff stood.
 pub fn cancelled(when: &str) -> Failure {
+    let actions = vec!["To run it after all, drop a retry into control/".to_owned()];
     Failure {
-        code: ErrorCode::Cancelled,
-        message: format!("cancelled {when}"),
-        detail_code: None,
-        retryable: false,
         outcome: AttemptOutcome::Cancelled,
-        result: None,
-        actions: vec!["To run it after all, drop a retry into control/".to_owned()],
-        fields: Vec::new(),
-        invalid_output: false,
-        verify: None,
+        ..refusal(ErrorCode::Cancelled, format!("cancelled {when}"), actions)
     }
 }
 
 /// A refusal before any attempt, with the fields that are wrong.
 pub fn refusal(code: ErrorCode, message: String, actions: Vec<String>) -> Failure {
     Failure {
-        code,
-        message,
-        detail_code: None,
         retryable: false,
-        outcome: AttemptOutcome::Failed,
-        result: None,
-        actions,
-        fields: Vec::new(),
-        invalid_output: false,
-        verify: None,
+        ..failure(code, message, actions)
     }
 }
 

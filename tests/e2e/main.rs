@@ -48,6 +48,7 @@ mod scheduling;
 mod schemas;
 mod sharing;
 mod storm;
+mod strangers;
 mod tasks;
 mod verifying;
 mod writers;
