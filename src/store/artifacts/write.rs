@@ -127,6 +127,17 @@ pub(in crate::store) fn place(
     bytes: &[u8],
     replace: bool,
 ) -> Result<Measured, WriteError> {
+    place_open(beneath, durability, path, bytes, replace).map(|(measured, _)| measured)
+}
+
+/// The same, with the file that was written.
+pub(in crate::store) fn place_open(
+    beneath: &Beneath,
+    durability: Durability,
+    path: &RelPath,
+    bytes: &[u8],
+    replace: bool,
+) -> Result<(Measured, File), WriteError> {
     let folder = beneath.folder_of(path, Some(durability))?;
     let (_, name) = path.split();
     // The last step would find this out as well, but only after all the writing.
@@ -157,10 +168,11 @@ pub(in crate::store) fn place(
         });
     }
     durable::sync_dir(&folder, durability)?;
-    Ok(Measured {
+    let measured = Measured {
         sha256: hex(&Sha256::digest(bytes)),
         size_bytes: bytes.len() as u64,
-    })
+    };
+    Ok((measured, file))
 }
 
 fn create_temp(folder: &File, name: &str) -> io::Result<(String, File)> {

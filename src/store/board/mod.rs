@@ -23,7 +23,7 @@ use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::store::artifacts::beneath::Beneath;
-use crate::store::artifacts::write::place;
+use crate::store::artifacts::write::place_open;
 use crate::store::artifacts::{RelPath, WriteError};
 use handoffs::Handoffs;
 use phases::Phases;
@@ -61,12 +61,15 @@ struct Stamp {
 
 impl Stamp {
     fn of(path: &Path) -> Option<Self> {
-        let metadata = fs::symlink_metadata(path).ok()?;
-        Some(Self {
+        fs::symlink_metadata(path).ok().map(|it| Self::new(&it))
+    }
+
+    fn new(metadata: &fs::Metadata) -> Self {
+        Self {
             inode: metadata.ino(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             size: metadata.size(),
-        })
+        }
     }
 }
 
@@ -142,35 +145,35 @@ impl Board {
             shown.handoffs_dirty = false;
             (phases, handoffs)
         };
-        let wrote = [phases.is_some(), handoffs.is_some()];
-        let written = self
-            .write(PHASES, phases)
-            .and(self.write(HANDOFFS, handoffs));
-        let stamps = self.stamps();
+        let written = [self.write(PHASES, phases), self.write(HANDOFFS, handoffs)];
         let mut shown = self.lock();
-        if written.is_err() {
+        if written.iter().any(Result::is_err) {
             shown.phases_dirty = true;
             shown.handoffs_dirty = true;
         }
-        for at in 0..2 {
-            if wrote[at] {
-                shown.known[at] = stamps[at];
+        let mut first = Ok(());
+        for (at, written) in written.into_iter().enumerate() {
+            match written {
+                Ok(Some(stamp)) => shown.known[at] = Some(stamp),
+                Ok(None) => {}
+                Err(error) => first = first.and(Err(error)),
             }
         }
-        written
+        first
     }
 
-    /// Others may write below `context/`: a link that one of them put there is not followed.
-    fn write(&self, path: &str, value: Option<Value>) -> io::Result<()> {
+    /// Others may write below `context/`: a link that one of them put there is not followed. What is
+    /// known of the file is asked of itself: under its name somebody may have put another by now.
+    fn write(&self, path: &str, value: Option<Value>) -> io::Result<Option<Stamp>> {
         let Some(value) = value else {
-            return Ok(());
+            return Ok(None);
         };
         let mut bytes = serde_json::to_vec_pretty(&value).unwrap_or_default();
         bytes.push(b'\n');
         let path = RelPath::parse(path).map_err(io::Error::other)?;
         let root = Beneath::new(&self.root);
-        match place(&root, Durability::Relaxed, &path, &bytes, true) {
-            Ok(_) => Ok(()),
+        match place_open(&root, Durability::Relaxed, &path, &bytes, true) {
+            Ok((_, file)) => Ok(Some(Stamp::new(&file.metadata()?))),
             Err(WriteError::Io(error)) => Err(error),
             Err(error) => Err(io::Error::other(error)),
         }
