@@ -14,6 +14,7 @@
 mod armed;
 pub mod came;
 mod filesystem;
+mod rest;
 mod translate;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ use notify::RecommendedWatcher;
 
 use armed::Armed;
 pub use filesystem::{FsKind, filesystem};
+use rest::Rest;
 use translate::{Meaning, Watched, translate};
 
 /// The caller's name for a folder.
@@ -197,9 +199,13 @@ fn handler(
     jobs: Sender<Job>,
     sink: Sink,
 ) -> impl FnMut(notify::Result<notify::Event>) + Send + 'static {
-    let mut rest = Rest::default();
+    let mut rest = Rest::new(Instant::now());
     move |event| {
-        rest.take();
+        if let Ok(event) = &event
+            && rest.is_due(event.kind, Instant::now())
+        {
+            std::thread::sleep(rest::GATHER);
+        }
         translate(event, &on, &mut |meaning| {
             // Nobody takes jobs any more only once the watcher was dropped.
             let _ = match meaning {
@@ -211,54 +217,6 @@ fn handler(
                 Meaning::Lost => jobs.send(Job::EventsLost),
             };
         });
-    }
-}
-
-/// How often events are counted, also while they gather, how many then are many, and how many
-/// times in a row that makes a flood.
-const COUNTED: Duration = Duration::from_millis(3);
-const COUNTED_IN_FLOOD: Duration = Duration::from_micros(200);
-const MANY: u32 = 2;
-const FLOOD: u32 = 4;
-/// How long events gather in the kernel during a flood before the next are taken.
-const GATHER: Duration = Duration::from_millis(4);
-
-/// Pauses while events come in a flood, which may be the daemon's own doing (every file that it
-/// opens or takes away is told of): the kernel then gives many of them at once, instead of waking
-/// a thread for each. What comes alone is never held up.
-#[derive(Debug)]
-struct Rest {
-    since: Instant,
-    count: u32,
-    /// How many times in a row there were many.
-    row: u32,
-}
-
-impl Default for Rest {
-    fn default() -> Self {
-        Self {
-            since: Instant::now(),
-            count: 0,
-            row: 0,
-        }
-    }
-}
-
-impl Rest {
-    fn take(&mut self) {
-        self.count += 1;
-        let counted = self.since.elapsed();
-        let flood = self.row > FLOOD;
-        if counted < if flood { COUNTED_IN_FLOOD } else { COUNTED } {
-            return;
-        }
-        let many = self.count >= MANY && counted < COUNTED * 3;
-        self.row = if many { self.row.min(FLOOD) + 1 } else { 0 };
-        if self.row > FLOOD {
-            std::thread::sleep(GATHER);
-        }
-        self.since = Instant::now();
-        self.count = 0;
     }
 }
 
