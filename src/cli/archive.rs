@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::cli::out::Telling;
 use crate::cli::{Failed, Global, Outcome, duration, out, unknown_id};
 use crate::clock::Clock;
+use crate::protocol::lifecycle::State;
 use crate::retention::leave;
 use crate::retention::pack::{Packer, Tally, restore};
 use crate::retention::spared::Spared;
@@ -112,13 +113,26 @@ fn tell(global: &Global, kind: Kind, tally: Tally, dry_run: bool, told: &mut Tel
 }
 
 fn put_back(layout: &Layout, id: &str) -> Outcome {
-    let found = Archive::new(&layout.archive()).find(id)?;
+    let archive = Archive::new(&layout.archive());
+    let taken = |state: State| {
+        let text = format!(
+            "{id} stands in {} already",
+            layout.record(state, id).display()
+        );
+        Err(Failed::thing("TAKEN", anyhow::anyhow!(text)))
+    };
+    if let Some(state) = layout.states_of(id).first() {
+        return taken(*state);
+    }
+    let found = archive.find(id)?;
     let packed = found.ok_or_else(|| unknown_id(layout, id))?;
     layout.ensure()?;
+    let _lock = archive.lock()?;
     if !restore(layout, &packed)? {
-        let text = format!("{id} stands in {} already", layout.handoffs().display());
-        return Err(Failed::thing("TAKEN", anyhow::anyhow!(text)));
+        return taken(packed.state);
     }
+    // Only now: killed in between, it stands in both, and the folder counts.
+    archive.let_go(id)?;
     out::talk!("{id} stands in {} again", packed.state);
     Ok(0)
 }

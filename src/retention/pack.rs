@@ -147,8 +147,8 @@ fn read(layout: &Layout, old: &Old) -> Option<(Packed, Vec<PathBuf>)> {
     Some((packed, logs))
 }
 
-/// Puts a packed handoff back into its folder, with all that belongs to it. It stays packed
-/// too; the folder counts. `false` if the id stands in a folder already.
+/// Puts a packed handoff back into its folder, with all that belongs to it. It is for the caller to
+/// have the archive let it go. `false` if the id stands in a folder already.
 pub fn restore(layout: &Layout, packed: &Packed) -> io::Result<bool> {
     if !layout.states_of(&packed.id).is_empty() {
         return Ok(false);

@@ -160,14 +160,36 @@ fn a_packed_failure_can_be_put_back_and_retried() {
         Some(1)
     );
     said(&root, &["retry", "bad"]);
-    root.record_that("failed", "bad", |record| {
-        record["handoffd"]["attempts"].as_array().unwrap().len() == 2
-    });
+    root.record_that("failed", "bad", |record| tried(record) == 2);
     // Packed once more, the newer one counts.
     make_old(&root, "failed", "bad");
     said(&root, &["archive"]);
     let record: Value = serde_json::from_str(&said(&root, &["show", "bad", "--json"])).unwrap();
-    assert_eq!(record["handoffd"]["attempts"].as_array().unwrap().len(), 2);
+    assert_eq!(tried(&record), 2);
+}
+
+fn tried(record: &Value) -> usize {
+    record["handoffd"]["attempts"].as_array().unwrap().len()
+}
+
+#[test]
+fn a_packed_failure_that_was_put_back_can_be_submitted_again() {
+    let root = Root::new();
+    let _daemon = ended(&root);
+    for attempts in 2..4 {
+        said(&root, &["archive", "--state", "failed"]);
+        assert!(root.states_of("bad").is_empty());
+        said(&root, &["archive", "--restore", "bad"]);
+        fs::rename(root.state("failed", "bad"), root.pending("bad.json")).unwrap();
+        root.record_that("failed", "bad", |record| tried(record) == attempts);
+        // It is packed again, and found, as any other.
+        make_old(&root, "failed", "bad");
+    }
+    said(&root, &["archive"]);
+    let record: Value = serde_json::from_str(&said(&root, &["show", "bad", "--json"])).unwrap();
+    assert_eq!(tried(&record), 3);
+    root.drop_request("bad", &orders("exit 0"));
+    assert_eq!(root.failed("bad~2").1, "DUPLICATE_ID");
 }
 
 #[test]

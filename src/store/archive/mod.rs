@@ -7,10 +7,12 @@
 //! be made anew from the packed files at any time, and is where it is missing or behind.
 //!
 //! A packed file is never changed. If an id is in several, the newest counts; if it also stands in a
-//! state folder, the folder counts.
+//! state folder, the folder counts. What was put back into its folder is not in the archive any more
+//! ([`restored`]).
 
 pub mod index;
 pub mod packed;
+mod restored;
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -38,18 +40,35 @@ impl Archive {
         self.dir.join("index")
     }
 
+    fn restored_path(&self) -> PathBuf {
+        self.dir.join("restored")
+    }
+
     /// The state in which this id was packed. What can't be read is as if it were not there.
     pub fn state_of(&self, id: &str) -> Option<State> {
-        let index = Index::open(&self.index_path()).ok()??;
-        Some(index.find(id).ok()??.state)
+        Some(self.entry_of(id).ok()??.state)
+    }
+
+    /// Where an id is packed, unless it was put back since.
+    fn entry_of(&self, id: &str) -> io::Result<Option<Entry>> {
+        let Some(index) = Index::open(&self.index_path())? else {
+            return Ok(None);
+        };
+        let entry = index.find(id)?;
+        Ok(entry.filter(|entry| !restored::has(&self.restored_path(), entry.file, id)))
+    }
+
+    /// Lets an id go that stands in its folder again. Only to be called under [`Self::lock`].
+    pub fn let_go(&self, id: &str) -> io::Result<()> {
+        match self.entry_of(id)? {
+            Some(entry) => restored::add(&self.restored_path(), entry.file, id),
+            None => Ok(()),
+        }
     }
 
     /// What is packed of an id.
     pub fn find(&self, id: &str) -> io::Result<Option<Packed>> {
-        let Some(index) = Index::open(&self.index_path())? else {
-            return Ok(None);
-        };
-        let Some(entry) = index.find(id)? else {
+        let Some(entry) = self.entry_of(id)? else {
             return Ok(None);
         };
         let Some(path) = self.path_of(entry.file)? else {

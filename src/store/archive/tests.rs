@@ -130,3 +130,33 @@ fn a_packed_file_is_an_ordinary_gzip_file_of_lines() {
     );
     assert_eq!(text.lines().count(), 2);
 }
+
+#[test]
+fn what_was_put_back_is_packed_no_more_until_it_is_packed_again() {
+    let (_dir, archive) = archive();
+    pack(&archive, &[packed("a", b"1"), packed("ab", b"2")]);
+    archive.let_go("a").unwrap();
+    archive.let_go("nobody").unwrap();
+    assert_eq!(
+        (archive.state_of("a"), archive.find("a").unwrap()),
+        (None, None)
+    );
+    assert_eq!(archive.state_of("ab"), Some(State::Completed));
+    // The index is made anew from files that still have it.
+    fs::remove_file(archive.index_path()).unwrap();
+    archive.mend().unwrap();
+    assert_eq!(archive.state_of("a"), None);
+    pack(&archive, &[packed("a", b"3")]);
+    assert_eq!(archive.find("a").unwrap().unwrap().record, b"3");
+}
+
+#[test]
+fn row_52_a_line_that_was_cut_short_is_nobodys() {
+    let (_dir, archive) = archive();
+    pack(&archive, &[packed("a", b"1"), packed("ab", b"2")]);
+    fs::write(archive.restored_path(), "1 a").unwrap();
+    assert_eq!(archive.state_of("a"), Some(State::Completed));
+    archive.let_go("ab").unwrap();
+    assert_eq!(archive.state_of("ab"), None);
+    assert_eq!(archive.state_of("a"), Some(State::Completed));
+}
