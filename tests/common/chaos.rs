@@ -1,6 +1,7 @@
 //! Chance, and the end of everything at once: what storms are made of.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -29,6 +30,12 @@ impl Dice {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % most
+    }
+
+    /// Any moment before `most` has passed: when a storm strikes.
+    pub fn pause(&mut self, most: Duration) {
+        let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
+        std::thread::sleep(Duration::from_micros(self.below(most)));
     }
 }
 

@@ -158,7 +158,7 @@ fn daemons_and_keepers_that_are_killed_cost_nothing_and_run_nothing_twice() {
             wait_until("some progress", || {
                 (ended(&root) >= least.min(HANDOFFS)).then_some(())
             });
-            std::thread::sleep(Duration::from_micros(dice.below(15_000)));
+            dice.pause(Duration::from_millis(15));
             if round % 2 == 0 {
                 daemon.kill();
                 daemon = start(&root);

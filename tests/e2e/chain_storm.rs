@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, ask, child, children, outcomes, wait_until, with};
+use crate::common::{Daemon, Dice, Root, ask, child, children, outcomes, wait_until, with};
 
 const KILLS: u64 = 12;
 /// The handoffs of one chain: three steps, one helper, three sub-tasks.
@@ -38,15 +38,7 @@ fn begun(record: &Value) -> Vec<String> {
 
 #[test]
 fn every_follow_up_is_made_once_and_every_parent_woken_once() {
-    let seed = u64::from(std::process::id()) * 6_700_417 + 1;
-    println!("seed {seed}");
-    let mut dice = seed;
-    let mut below = |most: u64| {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        dice % most
-    };
+    let mut dice = Dice::thrown();
     let ran = "mark ran";
     let team = [
         ("a", ran),
@@ -66,7 +58,7 @@ fn every_follow_up_is_made_once_and_every_parent_woken_once() {
     for round in 0..KILLS {
         let share = usize::try_from(round).unwrap() * all / 14;
         wait_until("some progress", || (completed() >= share).then_some(()));
-        std::thread::sleep(Duration::from_micros(below(30_000)));
+        dice.pause(Duration::from_millis(30));
         daemon.kill();
         daemon = Daemon::start(&root);
     }

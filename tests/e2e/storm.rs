@@ -46,7 +46,7 @@ fn storm(start: fn(&Root) -> Daemon) {
         wait_until("some progress", || {
             (ended(&root) >= least.min(HANDOFFS)).then_some(())
         });
-        std::thread::sleep(Duration::from_micros(dice.below(20_000)));
+        dice.pause(Duration::from_millis(20));
         daemon.kill();
         if round % 3 == 0 {
             root.drop_request(&format!("late{round}"), &orders("alone true"));
@@ -120,7 +120,7 @@ fn refusals_waits_and_originals_survive_it_too() {
     }
     let mut daemon = Daemon::spawn(&root, |_| {});
     for round in 0..12 {
-        std::thread::sleep(Duration::from_millis(20 + dice.below(120)));
+        dice.pause(Duration::from_millis(140));
         daemon.kill();
         root.drop_request(&format!("y{round}"), &request);
         daemon = Daemon::spawn(&root, |_| {});

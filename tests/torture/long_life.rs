@@ -189,7 +189,7 @@ fn fault(root: &Root, daemon: &Daemon, early: bool, dice: &mut Dice) {
         .unwrap(),
         3 => {
             daemon.signal(Signal::STOP);
-            std::thread::sleep(Duration::from_millis(dice.below(50)));
+            dice.pause(Duration::from_millis(50));
             daemon.signal(Signal::CONT);
         }
         4 if early => kill_keeper(root),

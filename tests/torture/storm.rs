@@ -70,7 +70,7 @@ fn storm(kills: usize) -> (Vec<String>, String) {
             drop_some(&root, rounds);
             rounds += 1;
         }
-        std::thread::sleep(Duration::from_micros(dice.below(150_000)));
+        dice.pause(Duration::from_millis(150));
         match dice.below(8) {
             0 => {
                 kill_keeper(&root);
@@ -85,7 +85,7 @@ fn storm(kills: usize) -> (Vec<String>, String) {
             2 => {
                 daemon.kill();
                 let early = Daemon::spawn(&root, |_| {});
-                std::thread::sleep(Duration::from_micros(dice.below(60_000)));
+                dice.pause(Duration::from_millis(60));
                 early.kill();
                 daemon = Daemon::start(&root);
             }

@@ -148,7 +148,7 @@ impl Recorder<'_> {
                 self.drop_synced(id, "json", request.to_string().as_bytes(), ends);
                 scope.spawn(move || self.follow(id));
                 if dice.below(3) == 0 {
-                    std::thread::sleep(Duration::from_millis(dice.below(30)));
+                    dice.pause(Duration::from_millis(30));
                 }
             }
             self.drop_synced("broken", "json", BROKEN, "failed");
