@@ -16,20 +16,23 @@ const CHARTS: &str = "performance";
 pub fn write(folder: &Path, results: &Results) -> io::Result<()> {
     let charts = folder.join(CHARTS);
     fs::create_dir_all(&charts)?;
+    let former = fs::read_to_string(folder.join("performance.md")).unwrap_or_default();
     let mut page = String::new();
     let mut rest = TEMPLATE;
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, after) = after.split_once("}}").ok_or_else(|| {
             io::Error::other("the template has an opening {{ without its closing }}")
         })?;
+        // The text that is put in ends its own line.
+        rest = after.strip_prefix('\n').unwrap_or(after);
         page += before;
         page += &match (name, results.section(name)) {
             ("parts", _) => parts(),
             (_, Some(section)) => shown(section),
-            (_, None) => "Not measured.\n".to_owned(),
+            (_, None) => measured_before(&former, before, rest)
+                .unwrap_or("Not measured.\n")
+                .to_owned(),
         };
-        // The text that was put in ends its own line.
-        rest = after.strip_prefix('\n').unwrap_or(after);
     }
     page += rest;
     fs::write(folder.join("performance.md"), page)?;
@@ -38,6 +41,14 @@ pub fn write(folder: &Path, results: &Results) -> io::Result<()> {
     }
     eprintln!("written: {}", folder.join("performance.md").display());
     Ok(())
+}
+
+/// What the page has between two texts of the template: who measures one part, on a machine that has
+/// measured nothing else yet, keeps the rest.
+fn measured_before<'a>(page: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let after = after.split("{{").next().unwrap_or_default();
+    let (_, rest) = page.split_once(before)?;
+    rest.find(after).map(|end| &rest[..end])
 }
 
 fn shown(section: &Section) -> String {
