@@ -106,7 +106,8 @@ fn tell(global: &Global, kind: Kind, tally: Tally, dry_run: bool, told: &mut Tel
     } else {
         ("packed", "were")
     };
-    told.tell(format!("{kind}: {verb} {packed} handoffs"));
+    let noun = if packed == 1 { "handoff" } else { "handoffs" };
+    told.tell(format!("{kind}: {verb} {packed} {noun}"));
     if left > 0 {
         out::talk!("{kind}: {left} {stay} left where they are: no records, or changed meanwhile");
     }

@@ -143,8 +143,9 @@ pub fn validate(global: &Global, options: &Options) -> Outcome {
     let file = &options.file;
     let layout = global.existing_layout()?;
     let config = global.load_config()?;
+    // What is there, but can't be a request by its name, is refused and no wrong usage.
+    let name = if file.exists() { named(file)? } else { None };
     let (bytes, ext) = submit::read(file)?;
-    let name = named(file)?;
     fits(&config, file, &bytes)?;
     let document = submit::parse(file, &bytes, ext)?;
     let written = View::of_document(&document.map).id().map(str::to_owned);

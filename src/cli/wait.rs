@@ -1,7 +1,7 @@
 //! `handoffd wait`: blocks until handoffs have ended, woken by the folders themselves.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::spool::layout::Layout;
+use crate::spool::look::open_quietly;
 use crate::store::archive::Archive;
 
 /// Looked at even if no event came: a folder may be on a file system that sends none.
@@ -84,6 +85,7 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
             if let Some(packed) = packed(layout, id) {
                 break packed;
             }
+            refuse_stranger(layout, id)?;
             if !waits {
                 waits = true;
                 tell_if_idle(layout);
@@ -134,7 +136,12 @@ pub fn tell_if_stopping(layout: &Layout, daemon: &Daemon) {
 fn ended(layout: &Layout, id: &str) -> io::Result<Option<(State, Vec<u8>)>> {
     for state in [State::Completed, State::Failed] {
         let path = layout.record(state, id);
-        let bytes = match fs::read(&path) {
+        // Whatever a stranger put there, nobody is waited for: a pipe would never be done.
+        let read = open_quietly(&path).and_then(|mut file| {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        let bytes = match read {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(durable::at(&path, &error));
             }
@@ -146,6 +153,27 @@ fn ended(layout: &Layout, id: &str) -> io::Result<Option<(State, Vec<u8>)>> {
         }
     }
     Ok(None)
+}
+
+/// An error if nothing but a file that somebody put among the outcomes bears the id: it says of no
+/// handoff how it ended, and never will.
+fn refuse_stranger(layout: &Layout, id: &str) -> Result<(), Failed> {
+    let states = layout.states_of(id);
+    let is_outcome = |state: &State| matches!(state, State::Completed | State::Failed);
+    let Some(state) = states.first().filter(|_| states.iter().all(is_outcome)) else {
+        return Ok(());
+    };
+    let path = layout.record(*state, id);
+    let is_coming = layout.submission(id).is_some() || layout.is_being_refused(id);
+    // It may have ended, or been moved back, since it was looked at.
+    if is_coming || ended(layout, id)?.is_some() || fs::symlink_metadata(&path).is_err() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is no record of how a handoff ended: it was put there, or edited, by hand",
+        path.display()
+    );
+    Err(Failed::thing("NO_RECORD", anyhow::anyhow!(text)))
 }
 
 /// The record of one that is packed, and was synced with its pack.

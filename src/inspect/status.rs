@@ -148,7 +148,7 @@ impl Status {
         json!({
             "root": self.root,
             "daemon": {
-                "running": self.daemon.running,
+                "running": (!self.daemon.hidden).then_some(self.daemon.running),
                 "stopping": self.daemon.stopping,
                 "pid": self.daemon.pid,
                 "version": self.daemon.version,

@@ -57,7 +57,7 @@ fn what_is_packed_is_gone_from_its_folder_and_found_by_its_id() {
     let dry = said(&root, &["archive", "--dry-run"]);
     assert_eq!(
         dry,
-        "completed: would pack 1 handoffs\nfailed: would pack 1 handoffs\n"
+        "completed: would pack 1 handoff\nfailed: would pack 1 handoff\n"
     );
     assert!(root.state("completed", "good").exists() && !root.path("archive").exists());
     said(&root, &["archive"]);
@@ -115,7 +115,7 @@ fn a_dry_run_counts_what_a_real_one_packs_and_leaves() {
     );
     let (out, err) = (dry_text.stdout, dry_text.stderr);
     let told = String::from_utf8([out, err].concat()).unwrap();
-    assert!(told.contains("failed: would pack 1 handoffs"), "{told}");
+    assert!(told.contains("failed: would pack 1 handoff"), "{told}");
     assert!(told.contains("failed: 1 would be left"), "{told}");
     assert!(root.state("failed", "never").exists());
 }

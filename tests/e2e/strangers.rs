@@ -224,3 +224,25 @@ fn pipes_in_two_folders_hold_nobody_up_and_what_was_refused_is_no_stranger() {
     let _daemon = Daemon::start(&root);
     root.assert_works("afterwards");
 }
+
+#[test]
+fn a_stranger_among_the_outcomes_is_not_waited_for() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    root.assert_works("good");
+    drop(daemon);
+    fs::write(root.state("completed", "notes"), r#"{"mine": true}"#).unwrap();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, 0o600.into());
+    let pipe = root.state("failed", "pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, pipe, kind, mode, 0).unwrap();
+    for id in ["notes", "pipe"] {
+        let output = root.cli(&["wait", id, "--json"]);
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let code = (output.status.code(), &said["error"]["code"]);
+        assert_eq!(code, (Some(1), &json!("NO_RECORD")), "{id}");
+    }
+    // The same name on its way: somebody will say what becomes of it.
+    fs::write(root.state("pending", "notes"), orders("exit 0").to_string()).unwrap();
+    let output = root.cli(&["wait", "notes", "--timeout", "1ms"]);
+    assert_eq!(output.status.code(), Some(124));
+}

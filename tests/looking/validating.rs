@@ -49,6 +49,7 @@ fn what_intake_refuses_is_not_fine() {
         ("large.json", &large, "more than daemon.max_request_size"),
         ("x.json", &request(Some("y"), "coder"), "must be the same"),
         ("bad name.json", &plain, "can't be a request's"),
+        ("x.txt", &plain, "can't be a request's"),
         ("a~2.json", &plain, "can't be a request's"),
         (".hid.json", &plain, "left alone"),
         ("done.json", &plain, "the id done is taken"),

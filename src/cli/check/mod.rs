@@ -224,8 +224,9 @@ fn report(
             processes,
         } = deep.examined;
         let mark = if is_sound { "✓" } else { "✗" };
+        let are = if deep.breaches.len() > 1 { "are" } else { "is" };
         out::tell(format!(
-            "{mark} {} of what is promised is broken: {records} records, {submissions} \
+            "{mark} {} of what is promised {are} broken: {records} records, {submissions} \
              submissions, {audit_lines} audit lines, {artifacts} artifacts, {tasks} tasks and \
              {processes} processes were looked at",
             match deep.breaches.len() {
