@@ -1,6 +1,9 @@
 //! What follows from results: steps, helpers, bounds.
 
+use serde_json::json;
+
 use super::*;
+use crate::protocol::record::Attempt;
 
 fn config() -> Config {
     let text = r#"

@@ -1,0 +1,184 @@
+//! Requests that the daemon makes for an outcome, and the bounds of a chain.
+
+use serde_json::{Map, Value, json};
+
+use super::Asked;
+use super::child_id::child_id;
+use crate::clock::Wall;
+use crate::config::Config;
+use crate::protocol::agent::AgentName;
+use crate::protocol::dialect::Dialect;
+use crate::protocol::digest::sha256;
+use crate::protocol::links::Spawn;
+use crate::protocol::record::{Attempt, AttemptOutcome, Record};
+use crate::protocol::view::View;
+
+/// Helpers that a result asks for. `Err` with those of them that may not be, at least one.
+pub fn delegates(
+    record: &Record,
+    id: &str,
+    asked: Vec<Asked>,
+    config: &Config,
+    now: Wall,
+) -> Result<Vec<Spawn>, Vec<Spawn>> {
+    let spawns: Vec<Spawn> = asked
+        .into_iter()
+        .enumerate()
+        .map(|(index, asked)| spawn(record, id, asked, index, config, now))
+        .collect();
+    if spawns.iter().all(|spawn| spawn.refused.is_none()) {
+        return Ok(spawns);
+    }
+    let refused = |spawn: &Spawn| spawn.refused.is_some();
+    Err(spawns.into_iter().filter(refused).collect())
+}
+
+/// Why helpers may not be, in the words of the first.
+pub fn why_refused(refused: &[Spawn]) -> String {
+    let why = refused.iter().find_map(|spawn| spawn.refused.clone());
+    why.unwrap_or_default()
+}
+
+/// Makes the request, or says why it is refused.
+pub(super) fn spawn(
+    record: &Record,
+    id: &str,
+    asked: Asked,
+    index: usize,
+    config: &Config,
+    now: Wall,
+) -> Spawn {
+    let links = &record.meta.links;
+    let view = View::of_record(record);
+    let hop = links.hop.saturating_add(1);
+    let count = if asked.by_result {
+        asked_with_this(record)
+    } else {
+        links.asked
+    };
+    let chain = links.chain_of(id);
+    let input = Value::Object(asked.input);
+    let entry = format!(
+        "{} {}",
+        asked.agent,
+        &sha256(input.to_string().as_bytes())[..16]
+    );
+    let refused = refusal(record, id, &asked.agent, &entry, asked.by_result, config);
+    let attempts = &record.meta.attempts;
+    let attempt = attempts
+        .last()
+        .map_or((0, now), |it| (it.number, it.started_at));
+    // One attempt, or none at all, may set several in motion one after the other.
+    let child = child_id(chain, hop, id, attempt, links.children.len() + index);
+    let mut request = Map::new();
+    request.insert("handoff_id".to_owned(), child.clone().into());
+    request.insert("timestamp".to_owned(), now.to_string().into());
+    let mut source = Map::new();
+    // A dropped report is the work of whoever reported, not of whom it names next.
+    let reported = view.dialect == Dialect::Report && record.meta.attempts.is_empty();
+    let (agent, phase) = if reported {
+        (view.source(), view.doc.get("phase").cloned())
+    } else {
+        (view.agent_written(), view.phase().map(Value::String))
+    };
+    if let Some(agent) = agent {
+        source.insert("agent_id".to_owned(), agent.into());
+    }
+    if let Some(phase) = phase {
+        source.insert("phase".to_owned(), phase);
+    }
+    request.insert("source".to_owned(), Value::Object(source));
+    let mut target = Map::from_iter([("agent_id".to_owned(), asked.agent.to_string().into())]);
+    if let Some(phase) = asked.phase {
+        target.insert("phase".to_owned(), phase);
+    }
+    request.insert("target".to_owned(), Value::Object(target));
+    if !asked.context.is_empty() {
+        request.insert("context".to_owned(), Value::Object(asked.context));
+    }
+    request.insert("input".to_owned(), json!({ "data": input }));
+    if let Some(priority) = view.get("priority") {
+        request.insert("priority".to_owned(), priority.clone());
+    }
+    if let Some(state) = asked.workflow_state {
+        request.insert("workflow_state".to_owned(), state);
+    }
+    let mut trail: Vec<String> = links.trail.iter().chain(&links.asks).cloned().collect();
+    if asked.by_result {
+        trail.push(entry);
+    }
+    request.insert(
+        "handoffd".to_owned(),
+        json!({
+            "format": 1, "revision": 0, "attempts": [],
+            "chain": chain, "hop": hop,
+            "asked": count, "parent": id, "trail": trail,
+        }),
+    );
+    Spawn {
+        id: child,
+        request,
+        refused,
+    }
+}
+
+/// How many times results have asked on the way to here, with the one that asks now. Every
+/// delegation of one handoff counts, also if it comes back each time; all the helpers that one
+/// result asks for are one.
+fn asked_with_this(record: &Record) -> u32 {
+    let attempts = record.meta.current_attempts();
+    let earlier = attempts.split_last().map_or(0, |(_, earlier)| {
+        let delegated = |attempt: &&Attempt| {
+            let outcome = attempt.outcome;
+            matches!(
+                outcome,
+                Some(AttemptOutcome::Blocked | AttemptOutcome::Delegated)
+            )
+        };
+        earlier.iter().filter(delegated).count()
+    });
+    let earlier = u32::try_from(earlier).unwrap_or(u32::MAX);
+    record
+        .meta
+        .links
+        .asked
+        .saturating_add(earlier)
+        .saturating_add(1)
+}
+
+/// Why a result may not ask for this, in a sentence that names the chain.
+fn refusal(
+    record: &Record,
+    id: &str,
+    agent: &AgentName,
+    entry: &str,
+    by_result: bool,
+    config: &Config,
+) -> Option<String> {
+    if !by_result {
+        return None;
+    }
+    let links = &record.meta.links;
+    let before = || links.trail.iter().chain(&links.asks);
+    let way: Vec<&str> = before()
+        .filter_map(|entry| entry.rsplit_once(' '))
+        .map(|(agent, _)| agent)
+        .collect();
+    let way = way.join(" → ");
+    let chain = links.chain_of(id);
+    let asked = asked_with_this(record);
+    if before().any(|known| known == entry) {
+        return Some(format!(
+            "chain {chain} goes in a circle: {agent} was asked for the very same before \
+             ({way} → {agent})"
+        ));
+    }
+    if asked > config.daemon.max_hops {
+        return Some(format!(
+            "chain {chain} is too long: {agent} would be hop {asked} that a result asks for, and \
+             daemon.max_hops is {} ({way} → {agent})",
+            config.daemon.max_hops
+        ));
+    }
+    None
+}
