@@ -140,6 +140,7 @@ fn standing(
                 .and_then(|at| Wall::parse(&at))
                 .map(local),
             seconds: doc.get("execution_time_seconds").map(ToString::to_string),
+            warnings: record.map_or_else(Vec::new, warnings),
         },
         State::Failed => {
             let error = doc.get("error");
@@ -287,4 +288,14 @@ fn held(
             until: local(timer.until),
             id,
         }))
+}
+
+/// The warnings of an outcome: the specialist's and the daemon's. A producer may have a key of that
+/// name, which says nothing about the outcome.
+fn warnings(record: &Record) -> Vec<String> {
+    let lifted = record.meta.lifted.iter().any(|key| key == "warnings");
+    let listed = record.doc.get("warnings").filter(|_| lifted);
+    let listed = listed.and_then(Value::as_array);
+    let texts = listed.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
 }

@@ -358,6 +358,7 @@ impl Engine {
                 }
             }
         }
+        let asks_gates = matches!(destination, Destination::Complete);
         if matches!(destination, Destination::Duplicate) {
             self.departures += 1;
         } else {
@@ -365,8 +366,12 @@ impl Engine {
             self.kept.take(&id);
             self.busy.insert(id, Busy::Diverting);
         }
-        self.actors
-            .run(move |world| divert::divert(world, &name, *submission, destination, None));
+        let workers = if asks_gates {
+            self.for_gates()
+        } else {
+            &self.actors
+        };
+        workers.run(move |world| divert::divert(world, &name, *submission, destination, None));
     }
 
     fn break_circle(&mut self, name: OsString, submission: Box<Submission>, circle: &[String]) {

@@ -11,6 +11,7 @@ use crate::durable;
 use crate::engine::commands::MAX_BYTES;
 use crate::engine::event::{Event, Folder};
 use crate::engine::moves::{load, max_retries, write};
+use crate::engine::tasks::hold_against_gates;
 use crate::engine::world::World;
 use crate::policy::human::{Facts, answer, ask_person, asked_by};
 use crate::policy::next::wait;
@@ -205,7 +206,9 @@ fn answer_as(
         max_retries: max_retries(world, record, id),
         expired,
     };
-    answer(record, command, &facts)
+    let before = record.clone();
+    let event = answer(record, command, &facts)?;
+    Ok(hold_against_gates(world, before, record, id).unwrap_or(event))
 }
 
 /// Has everything cancelled that a handoff has set in motion and that has not ended. The

@@ -234,6 +234,7 @@ pub fn apply(
         }
         Destination::Complete => {
             not_starting(record);
+            let before = record.clone();
             let report = record.submitted_document();
             let success = Success {
                 result: Some(report.clone()),
@@ -242,7 +243,8 @@ pub fn apply(
             complete(record, success, now.wall);
             let followed = after_success(record, &id_of(record), &report, &config, now.wall);
             link(record, followed);
-            (State::Completed, "completed")
+            let id = id_of(record);
+            tasks::report_against_gates(world, before, record, &id)
         }
         Destination::Help => {
             not_starting(record);

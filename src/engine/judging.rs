@@ -4,7 +4,7 @@ use crate::engine::attempt::Running;
 use crate::engine::effects::Decided;
 use crate::engine::event::Concluded;
 use crate::engine::outcome::{End, finish, finish_short};
-use crate::engine::workers::Job;
+use crate::engine::workers::{Job, Workers};
 use crate::engine::{Alarm, Busy, Engine, tasks};
 use crate::protocol::lifecycle::State;
 
@@ -46,6 +46,15 @@ impl Engine {
             self.judgements.push(judge);
         } else {
             self.judge(running, end);
+        }
+    }
+
+    /// The threads for what may have to wait for the commands of quality gates.
+    pub(super) fn for_gates(&self) -> &Workers {
+        if self.world.config().gates.is_empty() {
+            &self.actors
+        } else {
+            &self.slow
         }
     }
 

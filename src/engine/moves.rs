@@ -12,11 +12,14 @@ use crate::engine::parked::Parked;
 use crate::engine::receive::missing_artifacts;
 use crate::engine::story::transition;
 use crate::engine::world::World;
-use crate::policy::intake::Needs;
+use crate::policy::intake::{Needs, Terms};
 use crate::policy::judge::Failure;
 use crate::policy::next;
+use crate::policy::retry::RetryPolicy;
+use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::request::Request;
 use crate::spool::look::{Looked, look};
 
 /// How many commands a record remembers having obeyed.
@@ -77,15 +80,18 @@ pub fn fail_parked(
 
 /// The retries that a record's failure speaks of.
 pub fn max_retries(world: &World, record: &Record, id: &str) -> u32 {
+    retry_of(world, record, id).max_retries
+}
+
+/// How often a record is tried again, and when.
+pub fn retry_of(world: &World, record: &Record, id: &str) -> RetryPolicy {
     let config = world.config();
-    crate::protocol::id::HandoffId::parse_made(id)
+    HandoffId::parse_made(id)
         .ok()
-        .and_then(|stem| crate::protocol::request::Request::from_record(record, &stem).ok())
-        .map_or(config.defaults.retry.max_retries, |request| {
+        .and_then(|stem| Request::from_record(record, &stem).ok())
+        .map_or(RetryPolicy::of(&config.defaults.retry), |request| {
             let specialist = config.specialist(&request.agent);
-            crate::policy::intake::Terms::of(&request, specialist, &config)
-                .retry
-                .max_retries
+            Terms::of(&request, specialist, &config).retry
         })
 }
 

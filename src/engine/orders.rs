@@ -223,8 +223,11 @@ impl Engine {
         };
         self.busy.insert(id, doing);
         self.deferred_commands.insert(name.clone());
-        self.actors
-            .run(move |world| obey::carry_out(world, &name, whole));
+        let workers = match whole.command.action {
+            Action::Approve => self.for_gates(),
+            _ => &self.actors,
+        };
+        workers.run(move |world| obey::carry_out(world, &name, whole));
     }
 
     /// Deletes a command when the attempt has ended that it ends.

@@ -61,6 +61,24 @@ pub fn state_unwritten(id: &str, task: &TaskId, why: &str, at: crate::clock::Wal
         .with("message", why)
 }
 
+/// One audit line for work that nobody has just done and that a quality gate refuses: approved work,
+/// or a dropped report. Without a revision: the line of the record's move follows.
+pub fn gates_failed(
+    id: &str,
+    task: &TaskId,
+    approved_by: Option<serde_json::Value>,
+    why: &str,
+    at: crate::clock::Wall,
+) -> audit::Event {
+    let mut line = audit::Event::new(at, "gates_failed")
+        .about(id)
+        .with("task_id", task.as_str());
+    if let Some(by) = approved_by {
+        line = line.with("approved_by", by);
+    }
+    line.with("message", why)
+}
+
 /// One audit line for bytes that are no request. Which id their notice gets is settled when they
 /// are set apart.
 pub fn refusal_line(notice: &Record, id: &str, at: crate::clock::Wall) -> audit::Event {

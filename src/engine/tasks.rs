@@ -4,6 +4,7 @@
 //! state itself is changed as an effect of the decided record, and knows which outcomes it has
 //! taken in, so that a crash in between neither loses one nor applies it twice.
 
+mod answered;
 mod brought;
 
 use std::io;
@@ -28,6 +29,7 @@ use crate::spool::change::Change;
 use crate::store::artifacts::RelPath;
 use crate::store::tasks::{Store, StoreError};
 
+pub use answered::{hold_against_gates, report_against_gates};
 pub use brought::task_of;
 use brought::{Brought, brought};
 
@@ -181,6 +183,8 @@ fn look_up(world: &World, paths: Vec<String>) -> Found {
 
 /// Keeps in the record what its gates said, for the effect.
 pub fn keep_gates(record: &mut Record, said: Vec<Value>) {
+    // What gates said of an earlier attempt's work is past.
+    record.meta.extra.shift_remove(GATES);
     if !said.is_empty() {
         record
             .meta

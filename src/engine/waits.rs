@@ -97,7 +97,11 @@ impl Engine {
             Some(On::Retry | On::Time) => self.make_ready(id),
             Some(On::Dependency | On::Handoff) => self.check_dependencies(id),
             Some(On::Human) if !self.busy.contains_key(id) => {
-                self.begin_move(id, chains::expire);
+                self.lot.remove(id);
+                let id = id.to_owned();
+                self.busy.insert(id.clone(), Busy::Waking);
+                self.for_gates()
+                    .run(move |world| chains::expire(world, &id));
             }
             _ => {}
         }

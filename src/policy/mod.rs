@@ -3,6 +3,7 @@
 pub mod ahead;
 pub mod complete;
 pub mod follow;
+pub mod gated;
 pub mod helpers;
 pub mod human;
 pub mod intake;

@@ -368,7 +368,7 @@ pub fn last_error_digest(record: &Record) -> Option<String> {
 }
 
 /// Bounds a message for places where only a digest belongs: its head and its tail.
-fn digest(message: &str) -> String {
+pub(super) fn digest(message: &str) -> String {
     if message.len() <= DIGEST_BYTES {
         return message.to_owned();
     }

@@ -18,6 +18,7 @@ mod common;
 
 mod advice;
 mod ahead;
+mod approvals;
 mod archive;
 mod artifacts;
 mod attempts;

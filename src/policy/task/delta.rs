@@ -53,13 +53,16 @@ impl Delta {
     }
 
     /// Reads a specialist's result: its lists, and what its `handoff` says of what is next. Its
-    /// own `phase` is the one it worked in, and its warnings belong to the record.
+    /// issues replace those of the state, also where it names none. Its own `phase` is the one it
+    /// worked in, and its warnings belong to the record.
     pub fn of_result(
         result: &Map<String, Value>,
         source: &str,
         now: Wall,
     ) -> (Self, Vec<FieldError>) {
         let (mut delta, mut wrong) = lists(result, Some(source), now);
+        // A result that names no issue says that none is left.
+        delta.blocking.get_or_insert_default();
         if let Some(handoff) = result.get("handoff").and_then(Value::as_object) {
             delta.target = text(handoff, &["next_agent"]).map(str::to_owned);
             delta.phase = next_phase(handoff, "next_phase", &mut wrong);

@@ -382,7 +382,8 @@ fn a_result_says_what_is_next_and_nothing_more() {
     assert_eq!(delta.target.as_deref(), Some("@tester"));
     assert_eq!(delta.source.as_deref(), Some("coder"));
     assert_eq!(delta.decisions[0]["agent"], "coder");
-    assert_eq!((delta.approved_by, delta.blocking), (None, None));
+    assert_eq!(delta.approved_by, None);
+    assert_eq!(delta.blocking, Some(Vec::new()), "no key leaves no issue");
     assert!(delta.warnings.is_empty());
     let (plain, _) = Delta::of_result(&object(json!({"phase": "testing"})), "coder", NOW);
     assert_eq!((plain.phase, plain.target), (None, None));
