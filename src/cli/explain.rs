@@ -293,9 +293,10 @@ fn held(
 /// The warnings of an outcome: the specialist's and the daemon's. A producer may have a key of that
 /// name, which says nothing about the outcome.
 fn warnings(record: &Record) -> Vec<String> {
-    let lifted = record.meta.lifted.iter().any(|key| key == "warnings");
-    let listed = record.doc.get("warnings").filter(|_| lifted);
-    let listed = listed.and_then(Value::as_array);
-    let texts = listed.into_iter().flatten().filter_map(Value::as_str);
+    if !record.meta.lifted.iter().any(|key| key == "warnings") {
+        return Vec::new();
+    }
+    let found = record.doc.get("warnings").and_then(Value::as_array);
+    let texts = found.into_iter().flatten().filter_map(Value::as_str);
     texts.map(str::to_owned).collect()
 }
