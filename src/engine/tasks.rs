@@ -10,7 +10,7 @@ mod brought;
 use std::io;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::clock::Wall;
 use crate::engine::story::state_unwritten;
@@ -57,27 +57,43 @@ pub fn concerns(record: &Record) -> bool {
 
 /// The state that an outcome is laid on: the stored one, or a new one. What every handoff knows and a
 /// stored one lacks is filled in, so that nobody is held up for what somebody else has left out.
-fn before(
-    stored: Option<TaskState>,
-    brought: &Brought,
-    config: &crate::config::Config,
-    now: Wall,
-) -> TaskState {
+fn before(world: &World, stored: Option<TaskState>, brought: &Brought) -> TaskState {
+    let now = world.now().wall;
     let mut state =
         stored.unwrap_or_else(|| TaskState::begin(brought.task.clone(), &brought.title, now));
     if state.title().trim().is_empty() {
         state.set("task_title", brought.title.as_str());
     }
     if state.phase().is_none() {
-        let first = config
-            .phases
-            .order
-            .first()
-            .map(|phase| Value::from(phase.as_str()));
         let phase = brought.phase.as_ref().map(|phase| phase.value().clone());
-        state.set("phase", phase.or(first).unwrap_or_else(|| "started".into()));
+        state.set("phase", phase.unwrap_or_else(|| first_phase(world)));
     }
+    let mut given = brought.given.clone().unknown_to(&state);
+    for artifact in &mut given.artifacts {
+        measure(world, artifact);
+    }
+    given.bring(&mut state);
     state
+}
+
+/// Where a task begins of which nobody says more.
+fn first_phase(world: &World) -> Value {
+    let config = world.config();
+    let first = config.phases.order.first();
+    first.map_or_else(|| "started".into(), |phase| phase.as_str().into())
+}
+
+/// Adds hash and size to the entry of a file that has no hash; a folder has none.
+fn measure(world: &World, artifact: &mut Map<String, Value>) {
+    let text = |key: &str| artifact.get(key).and_then(Value::as_str);
+    let Some(path) = text("path").filter(|_| text("content_hash").is_none()) else {
+        return;
+    };
+    let measured = RelPath::parse(path).and_then(|path| world.artifacts.measure(&path));
+    if let Ok(measured) = measured {
+        artifact.insert("content_hash".to_owned(), measured.sha256.into());
+        artifact.insert("size_bytes".to_owned(), measured.size_bytes.into());
+    }
 }
 
 /// Asks the gates of a success that is not decided yet: `preview` is the record as it would be.
@@ -93,7 +109,7 @@ pub fn ask_gates(world: &World, preview: &Record, id: &str) -> Result<Vec<Value>
         // The record says what is wrong with it.
         return Ok(Vec::new());
     };
-    let before = before(stored, &brought, &config, now);
+    let before = before(world, stored, &brought);
     let drafted = draft(
         &before,
         &brought.delta,
@@ -227,7 +243,7 @@ fn take_in(
 ) -> Option<Taken> {
     let config = world.config();
     let now = world.now().wall;
-    let before = before(stored, brought, &config, now);
+    let before = before(world, stored, brought);
     let key = Some(brought.key.as_str());
     let mut drafted = draft(&before, &brought.delta, key, &config.phases, now);
     let mut stays = None;

@@ -268,3 +268,76 @@ fn what_a_blocked_specialist_decided_is_in_the_state_also_where_nobody_helps() {
     assert_eq!(state["decisions_made"][0]["decision"], "JWT");
     assert_eq!(state["phase"], "p");
 }
+
+/// A package for `@fake` with decisions and artifacts of its own.
+fn package(sh: &str) -> Value {
+    json!({ "handoff": {
+        "from": { "agent": "spec" }, "to": { "agent": "fake" },
+        "context": {
+            "summary": "Twelve stories", "task_id": "T-1",
+            "decisions": [
+                { "id": "D-001", "decision": "OAuth2", "rationale": "customers ask for it" },
+                "no passwords",
+            ],
+            "artifacts": [{ "path": "stories.md", "type": "spec", "description": "the stories" }],
+        },
+    }, "input": { "data": { "sh": sh } } })
+}
+
+fn names_of(state: &Value, list: &str, key: &str) -> Vec<String> {
+    let list = state[list].as_array().unwrap();
+    list.iter().map(|entry| text(&entry[key])).collect()
+}
+
+#[test]
+fn a_package_brings_its_own_decisions_and_artifacts_once() {
+    let root = Root::with("defaults.retry.max_retries = 1");
+    let _daemon = Daemon::start(&root);
+    fs::write(root.path("stories.md"), "twelve").unwrap();
+    let sh = "if [ $HANDOFF_ATTEMPT = 1 ]; then exit 1; fi; echo '{\"status\": \"complete\", \
+        \"decisions\": [{\"decision\": \"JWT\", \"rationale\": \"no sessions\"}], \
+        \"summary\": \"s\", \"phase\": \"p\", \
+        \"handoff\": {\"next_phase\": \"testing\", \"context\": \"c\"}}'";
+    root.drop_request("pack", &package(sh));
+    root.completed("pack");
+    let state = state_of(&root, "T-1").unwrap();
+    let decisions = ["OAuth2", "no passwords", "JWT"];
+    assert_eq!(names_of(&state, "decisions_made", "decision"), decisions);
+    assert_eq!(state["decisions_made"][0]["agent"], "spec");
+    assert_eq!(state["decisions_made"][0]["id"], "D-001", "fields are kept");
+    let artifact = &state["artifacts"][0];
+    assert_eq!(artifact["path"], "stories.md");
+    assert_eq!(artifact["artifact_type"], "spec");
+    assert_eq!(artifact["size_bytes"], 6);
+    assert!(artifact["content_hash"].is_string(), "{artifact:#}");
+    assert_eq!(
+        state["phase"], "testing",
+        "its bare decision holds nobody up"
+    );
+
+    // Submitted once more, it brings what its result says, and nothing of its own.
+    fs::rename(root.state("completed", "pack"), root.pending("pack.json")).unwrap();
+    root.record_that("completed", "pack", |record| {
+        record["handoffd"]["attempts"].as_array().unwrap().len() == 3
+    });
+    let state = state_of(&root, "T-1").unwrap();
+    let decisions = ["OAuth2", "no passwords", "JWT", "JWT"];
+    assert_eq!(names_of(&state, "decisions_made", "decision"), decisions);
+    assert_eq!(state["artifacts"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_package_whose_gate_fails_has_brought_its_own_all_the_same() {
+    let root =
+        Root::with("phases.requires = { testing = ['source'] }\ndefaults.retry.max_retries = 0");
+    let _daemon = Daemon::start(&root);
+    fs::write(root.path("stories.md"), "twelve").unwrap();
+    root.drop_request("pack", &package(&on("testing", "")));
+    let (_, code) = root.failed("pack");
+    assert_eq!(code, "VALIDATION_FAILED");
+    let state = state_of(&root, "T-1").unwrap();
+    assert_eq!(
+        names_of(&state, "decisions_made", "decision"),
+        ["OAuth2", "no passwords"]
+    );
+}

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::clock::Wall;
 use crate::policy::next::human_issue;
-use crate::policy::task::Delta;
+use crate::policy::task::{Delta, Given};
+use crate::protocol::dialect::Dialect;
 use crate::protocol::field::FieldError;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::{Attempt, AttemptOutcome, Record};
@@ -21,6 +22,7 @@ pub(super) struct Brought {
     pub wrong: Vec<FieldError>,
     pub title: String,
     pub phase: Option<Phase>,
+    pub given: Given,
 }
 
 /// The task of a record, if it names one.
@@ -76,33 +78,62 @@ pub(super) fn brought(record: &Record, id: &str, now: Wall) -> Option<Brought> {
         let by = answer.and_then(|answer| answer.get("by")?.as_str());
         delta.approved_by = Some(by.unwrap_or("a person").to_owned());
     }
-    let title = view
-        .context("task_title")
-        .or_else(|| {
-            record
-                .doc
-                .get("acknowledgment")?
-                .get("understood")?
-                .get("task")
-        })
-        .and_then(Value::as_str)
-        .map_or_else(
-            || task.as_str().to_owned(),
-            |title| title.chars().take(200).collect(),
-        );
-    let own = view.phase().map(Value::String);
-    let worked = result
-        .get("phase")
-        .filter(|phase| !phase.is_null())
-        .cloned();
+    let (given, mut wrong_in_package) = given(record, now);
+    wrong_in_package.extend(wrong);
+    let title = title_of(record, &task);
     Some(Brought {
         key: key_of(id, attempt, record),
         task,
         delta,
-        wrong,
+        wrong: wrong_in_package,
         title,
-        phase: worked.or(own).as_ref().and_then(Phase::asked),
+        phase: worked_in(record, result),
+        given,
     })
+}
+
+/// What a task is called that has no state yet.
+pub(super) fn title_of(record: &Record, task: &TaskId) -> String {
+    let acknowledged = record.doc.get("acknowledgment");
+    let understood = acknowledged.and_then(|said| said.get("understood")?.get("task"));
+    let title = View::of_record(record).context("task_title").or(understood);
+    title.and_then(Value::as_str).map_or_else(
+        || task.as_str().to_owned(),
+        |title| title.chars().take(200).collect(),
+    )
+}
+
+/// The phase of the work itself.
+fn worked_in(record: &Record, result: &Map<String, Value>) -> Option<Phase> {
+    let own = View::of_record(record).phase().map(Value::String);
+    let worked = result.get("phase").filter(|phase| !phase.is_null());
+    worked.cloned().or(own).as_ref().and_then(Phase::asked)
+}
+
+/// The decisions and artifacts that a package itself brings, and what of them can't be brought into
+/// the state's form.
+pub(super) fn given(record: &Record, now: Wall) -> (Given, Vec<FieldError>) {
+    let view = View::of_record(record);
+    if view.dialect != Dialect::Package {
+        return (Given::default(), Vec::new());
+    }
+    let inside = view.handoff().and_then(|handoff| handoff.get("context"));
+    let Some(Value::Object(inside)) = inside else {
+        return (Given::default(), Vec::new());
+    };
+    let mut lists = inside.clone();
+    lists.retain(|key, _| ["decisions", "artifacts"].contains(&key.as_str()));
+    let at = view.get("timestamp").and_then(Value::as_str);
+    let at = at.and_then(Wall::parse).unwrap_or(now);
+    let (delta, mut wrong) = Delta::read(&lists, view.source(), at);
+    for error in &mut wrong {
+        error.field = format!("handoff.context.{}", error.field);
+    }
+    let given = Given {
+        artifacts: delta.artifacts,
+        decisions: delta.decisions,
+    };
+    (given, wrong)
 }
 
 /// Names an outcome for good. An id whose record was deleted is free again, and counts its attempts

@@ -9,6 +9,7 @@
 mod compact;
 mod delta;
 mod gates;
+mod given;
 mod handoff;
 mod receive;
 mod summary;
@@ -25,6 +26,7 @@ mod summary_tests;
 pub use compact::{MAX_CONTEXT_CHARS, context_summary};
 pub use delta::Delta;
 pub use gates::{Asked, Found, GateResult, HUMAN, PHASE, PRE_HANDOFF, claimed};
+pub use given::Given;
 pub use handoff::{Draft, Refusal, Step, command, draft, settle};
 pub use receive::{problems, to_check};
 pub use summary::{MAX_SUMMARY_CHARS, MAX_SUMMARY_TOKENS, summary};
