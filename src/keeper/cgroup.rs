@@ -32,7 +32,7 @@ pub fn base(tag: &str) -> io::Result<PathBuf> {
     Ok(base)
 }
 
-/// The folder of our own cgroup, from the texts of `mountinfo` and `/proc/self/cgroup`.
+/// The folder of a cgroup, from the texts of `mountinfo` and of the process's `cgroup`.
 fn own_dir(mounts: &[u8], own: &[u8]) -> Option<PathBuf> {
     let own = own
         .split(|&byte| byte == b'\n')
@@ -65,6 +65,12 @@ fn unescape(field: &[u8]) -> PathBuf {
         rest = if code.is_some() { &after[3..] } else { after };
     }
     PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// The folder of a process's cgroup, where it can be seen.
+pub fn of(pid: i32) -> Option<PathBuf> {
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    own_dir(&mounts, &fs::read(format!("/proc/{pid}/cgroup")).ok()?)
 }
 
 fn make(dir: &Path) -> io::Result<()> {

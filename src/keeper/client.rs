@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::confine::Confine;
 use super::frame::{self, Inbox, Wait};
+use super::proof;
 use super::turn::Turn;
 use super::wire::{CONFINE, Key, Order, Os, Report, Start, TURNS, VERSION, Why};
 use crate::mutant;
@@ -99,6 +100,25 @@ impl Client {
             no_cgroup: false,
         };
         setup.connect_or_start()
+    }
+
+    /// Takes in the keeper's greeting, and gives back what proof it asks for.
+    fn take_hello(&mut self, report: Report) -> io::Result<Option<u64>> {
+        let Report::Hello {
+            version,
+            can,
+            prove,
+        } = report
+        else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        if version != VERSION {
+            let what = format!("the keeper speaks version {version}, not {VERSION}");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        self.confines = can.iter().any(|word| word == CONFINE);
+        self.takes_turns = can.iter().any(|word| word == TURNS);
+        Ok(prove)
     }
 
     /// Whether attempts may be given to it that wait for their turn.
@@ -290,7 +310,7 @@ impl Setup {
         let mut last = None;
         for _ in 0..TRIES {
             match frame::connect(&folder) {
-                Ok(socket) => match greet(socket) {
+                Ok(socket) => match greet(socket, &self.run_dir) {
                     Ok(both) => return Ok(both),
                     // It left between our coming and its greeting.
                     Err(error) if is_gone(&error) => last = Some(error),
@@ -340,7 +360,7 @@ fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-fn greet(socket: OwnedFd) -> io::Result<(Client, Reader)> {
+fn greet(socket: OwnedFd, run_dir: &Path) -> io::Result<(Client, Reader)> {
     use rustix::net::sockopt::{Timeout, set_socket_timeout};
     let mut reader = Reader::on(socket.try_clone()?);
     let mut client = Client {
@@ -353,16 +373,12 @@ fn greet(socket: OwnedFd) -> io::Result<(Client, Reader)> {
     };
     client.send(&Order::Hello { version: VERSION }, &[])?;
     set_socket_timeout(&reader.socket, Timeout::Recv, Some(GREETING))?;
-    match reader.next()? {
-        Report::Hello { version, can } if version == VERSION => {
-            client.confines = can.iter().any(|word| word == CONFINE);
-            client.takes_turns = can.iter().any(|word| word == TURNS);
-        }
-        Report::Hello { version, .. } => {
-            let what = format!("the keeper speaks version {version}, not {VERSION}");
-            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
-        }
-        _ => return Err(io::ErrorKind::InvalidData.into()),
+    while let Some(number) = client.take_hello(reader.next()?)? {
+        proof::show(run_dir, number).map_err(|error| {
+            let what = format!("no file can be made in {}: {error}", run_dir.display());
+            io::Error::new(error.kind(), what)
+        })?;
+        client.send(&Order::Prove, &[])?;
     }
     set_socket_timeout(&reader.socket, Timeout::Recv, None)?;
     Ok((client, reader))

@@ -109,6 +109,11 @@ impl Inbox {
         fds.try_into().ok()
     }
 
+    /// Whether more waits here than `bytes`, or more descriptors than one frame has.
+    pub fn exceeds(&self, bytes: usize) -> bool {
+        self.bytes.len() - self.taken > bytes || self.fds.len() > MAX_FDS
+    }
+
     /// Reads once from the socket; false at its end.
     pub fn fill(&mut self, socket: impl AsFd, wait: Wait) -> io::Result<bool> {
         let flags = match wait {

@@ -7,8 +7,8 @@
 //!
 //! ```text
 //!  daemon ── client ──socket── serve ── books ──┬─ spawn ── cgroup   ├─ tree
-//!                     (frame, wire)             ├─ minder (no cgroup)┘
-//!                              (clone, confine) └─ journal ── recover (the next keeper)
+//!                     (frame, wire)             ├─ minder (no cgroup)┘ (clone, confine)
+//!                     (proof, peer)             └─ journal ── recover (the next keeper)
 //! ```
 //!
 //! It is this same program, started as `handoffd keeper`. It leaves when it has nothing to keep
@@ -29,8 +29,10 @@ pub mod frame;
 pub mod journal;
 mod launch;
 mod minder;
+mod peer;
 mod pool;
 mod proc;
+mod proof;
 mod reap;
 mod recover;
 mod serve;
@@ -197,6 +199,7 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
         leftover: Vec::new(),
         pool: pool::Pool::new(),
     };
+    proof::sweep(&books.run_dir);
     recover::take_over(&mut books, entries);
     recover::clear_cgroups(&books);
     recover::end_strays(&books, &spared);

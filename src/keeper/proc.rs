@@ -172,17 +172,16 @@ fn key_in(environ: &[u8], root: &Path) -> Option<Key> {
     Some(Key::new(id, attempt.parse().ok()?))
 }
 
-/// Whether a process is a descendant of another. One that can't be seen counts as one.
-pub fn descends(pid: i32, from: Pid) -> bool {
+/// A process and all that it descends from, the nearest first; none if one of them is gone.
+pub fn lineage(pid: i32) -> Option<Vec<Stat>> {
+    let mut line: Vec<Stat> = Vec::new();
     let mut next = pid;
-    while next > 1 {
-        match Stat::read(next) {
-            Some(stat) if stat.ppid == from.as_raw_pid() => return true,
-            Some(stat) => next = stat.ppid,
-            None => return true,
-        }
+    while next > 0 {
+        let stat = Stat::read(next)?;
+        next = stat.ppid;
+        line.push(stat);
     }
-    false
+    Some(line)
 }
 
 /// A process that belongs to an attempt of a root, by its environment.
@@ -311,14 +310,17 @@ mod tests {
 
     #[test]
     fn a_child_descends_from_us_and_we_do_not_from_it() {
+        let descends = |pid, from| {
+            lineage(pid).is_none_or(|line| line.iter().skip(1).any(|stat| stat.pid == from))
+        };
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let us = rustix::process::getpid();
+        let us = rustix::process::getpid().as_raw_pid();
         assert!(descends(pid, us));
-        assert!(!descends(us.as_raw_pid(), Pid::from_raw(pid).unwrap()));
+        assert!(!descends(us, pid));
         assert!(!descends(1, us));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -2,8 +2,8 @@
 //!
 //! It never waits for the daemon. What is to be said to it is kept until the socket takes it,
 //! and a daemon that goes away is dropped without a word: the next one asks for an inventory.
-//! A connection counts only from its greeting on, so that one that merely looks whether we
-//! listen does not push out the daemon; then the newer one wins.
+//! A connection counts only from its proof on (`proof.rs`), so that a process that merely looks
+//! whether we listen, or may give no orders, does not push out the daemon; then the newer daemon wins.
 //!
 //! Order within a round matters: the dead are counted before orders are read, so that an
 //! attempt that ended by itself is not said to have been cancelled.
@@ -22,7 +22,7 @@ use rustix::time::{
 use super::attempt::Watch;
 use super::books::{Books, log};
 use super::frame::{self, Inbox, Wait};
-use super::proc;
+use super::proof;
 use super::spawn;
 use super::wire::{CONFINE, Key, Order, Report, Start, TURNS, VERSION};
 use crate::clock;
@@ -34,14 +34,19 @@ const FIRST_WAIT_MS: u64 = 1000;
 const TOGETHER_MS: u64 = 5;
 /// What a daemon that does not read may leave unread before it counts as gone.
 const MAX_UNSENT: usize = 64 << 20;
-/// Connections that have not greeted yet.
+/// Connections that have not proved yet that they are a daemon's.
 const MAX_STRANGERS: usize = 16;
+/// What such a connection may send before it counts as lost. A greeting is much shorter.
+const MAX_UNPROVEN: usize = 1024;
 
 struct Connection {
     socket: OwnedFd,
     inbox: Inbox,
     unsent: Vec<u8>,
-    greeted: bool,
+    /// The number of the proof that it was asked for.
+    asked: Option<u64>,
+    /// It has proved that it is a daemon's.
+    proven: bool,
     lost: bool,
 }
 
@@ -67,8 +72,10 @@ pub struct Server {
     idle_since: u64,
     /// Until when what is to be said may wait for more.
     silent_until: Option<u64>,
-    /// A daemon has greeted.
+    /// There has been a daemon.
     has_served: bool,
+    /// The number of the latest proof that was asked for.
+    asked: u64,
 }
 
 impl Server {
@@ -85,6 +92,7 @@ impl Server {
             idle_since: clock::boot_ms(),
             silent_until: None,
             has_served: false,
+            asked: 0,
         })
     }
 
@@ -99,7 +107,7 @@ impl Server {
             self.take_turns();
             self.books.tick(now);
             self.send_reports(now);
-            self.connections.retain(|connection| !connection.lost);
+            self.drop_lost();
             if !self.connections.is_empty() || !self.books.is_idle() {
                 self.idle_since = now;
             } else if now >= self.leaves_at() {
@@ -112,9 +120,23 @@ impl Server {
         }
     }
 
+    /// Lets go of lost connections, and of the proofs that nobody will look at any more.
+    fn drop_lost(&mut self) {
+        let run_dir = &self.books.run_dir;
+        self.connections.retain(|connection| {
+            if let Some(number) = connection
+                .asked
+                .filter(|_| connection.lost && !connection.proven)
+            {
+                proof::take(run_dir, number);
+            }
+            !connection.lost
+        });
+    }
+
     /// Starts what was given ahead. Whose daemon is gone is not started any more.
     fn take_turns(&mut self) {
-        if self.connections.iter().any(|it| it.greeted && !it.lost) {
+        if self.connections.iter().any(|it| it.proven && !it.lost) {
             self.books.take_turns();
         } else {
             self.books.waiting.clear();
@@ -216,7 +238,10 @@ impl Server {
                     .inbox
                     .fill(&connection.socket, Wait::UntilSomething)
                 {
-                    Ok(true) => {}
+                    Ok(true) => {
+                        let strange = !connection.proven && connection.inbox.exceeds(MAX_UNPROVEN);
+                        connection.lost |= strange;
+                    }
                     Ok(false) => connection.lost = true,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => {
@@ -237,15 +262,13 @@ impl Server {
             let own = rustix::process::geteuid();
             let peer = rustix::net::sockopt::socket_peercred(&socket);
             let Ok(peer) = peer else { continue };
-            // What an attempt starts stays our descendant. It may have our user, but it must not
-            // have things started outside of its sandbox.
-            let is_ours = proc::descends(peer.pid.as_raw_pid(), rustix::process::getpid());
-            if !(peer.uid == own || peer.uid.is_root()) || is_ours {
+            let is_attempt = || self.books.is_an_attempts(peer.pid.as_raw_pid());
+            if !(peer.uid == own || peer.uid.is_root()) || is_attempt() {
                 continue;
             }
-            let strangers = self.connections.iter().filter(|it| !it.greeted).count();
+            let strangers = self.connections.iter().filter(|it| !it.proven).count();
             if strangers >= MAX_STRANGERS
-                && let Some(first) = self.connections.iter().position(|it| !it.greeted)
+                && let Some(first) = self.connections.iter().position(|it| !it.proven)
             {
                 // Not removed here: others of this round are known by their place.
                 self.connections[first].lost = true;
@@ -254,7 +277,8 @@ impl Server {
                 socket,
                 inbox: Inbox::default(),
                 unsent: Vec::new(),
-                greeted: false,
+                asked: None,
+                proven: false,
                 lost: false,
             });
         }
@@ -266,7 +290,8 @@ impl Server {
                 let connection = &mut self.connections[at];
                 match connection.inbox.pop::<Order>() {
                     Ok(Some(Order::Hello { version })) => self.greet(at, version),
-                    Ok(Some(order)) if connection.greeted => self.carry_out(at, order, now),
+                    Ok(Some(Order::Prove)) => self.admit(at),
+                    Ok(Some(order)) if connection.proven => self.carry_out(at, order, now),
                     Ok(None) => break,
                     Ok(Some(_)) => connection.lost = true,
                     Err(error) => {
@@ -281,23 +306,43 @@ impl Server {
         }
     }
 
+    /// Answers a greeting, and asks for a proof.
     fn greet(&mut self, at: usize, version: u32) {
+        let connection = &mut self.connections[at];
+        if connection.asked.is_some() {
+            connection.lost = true;
+            return;
+        }
+        self.asked += 1;
+        // What a killed daemon left must not speak for this one.
+        proof::take(&self.books.run_dir, self.asked);
+        connection.asked = Some(self.asked);
+        connection.hello(connection.asked);
+        if version != VERSION {
+            connection.lost = true;
+        }
+    }
+
+    /// Accepts a daemon that has proved itself, in place of an earlier one.
+    fn admit(&mut self, at: usize) {
+        let connection = &mut self.connections[at];
+        let asked = connection.asked.filter(|_| !connection.proven);
+        if !asked.is_some_and(|number| proof::take(&self.books.run_dir, number)) {
+            log(format_args!(
+                "a process that can't write to the run folder is refused"
+            ));
+            connection.lost = true;
+            return;
+        }
         for (other, connection) in self.connections.iter_mut().enumerate() {
-            connection.lost |= connection.greeted && other != at;
+            connection.lost |= connection.proven && other != at;
         }
         // Before it is told what there is: nothing that an earlier one gave ahead begins after.
         self.books.waiting.clear();
         self.has_served = true;
         let connection = &mut self.connections[at];
-        connection.greeted = true;
-        connection.say(&Report::Hello {
-            version: VERSION,
-            can: vec![CONFINE.to_owned(), TURNS.to_owned()],
-        });
-        connection.flush();
-        if version != VERSION {
-            connection.lost = true;
-        }
+        connection.proven = true;
+        connection.hello(None);
     }
 
     fn carry_out(&mut self, at: usize, order: Order, now: u64) {
@@ -308,7 +353,7 @@ impl Server {
             Order::Inventory => self.books.inventory(),
             Order::GiveBack => self.books.give_all_back(),
             Order::Usage { key } => self.books.usage(key),
-            Order::Hello { .. } => {}
+            Order::Hello { .. } | Order::Prove => {}
         }
     }
 
@@ -352,10 +397,7 @@ impl Server {
             return;
         }
         let reports = std::mem::take(&mut self.books.reports);
-        let daemon = self
-            .connections
-            .iter_mut()
-            .find(|it| it.greeted && !it.lost);
+        let daemon = self.connections.iter_mut().find(|it| it.proven && !it.lost);
         if let Some(daemon) = daemon {
             for report in &reports {
                 daemon.say(report);
@@ -366,6 +408,16 @@ impl Server {
 }
 
 impl Connection {
+    /// Says what this keeper is and can, and which proof it asks for.
+    fn hello(&mut self, prove: Option<u64>) {
+        self.say(&Report::Hello {
+            version: VERSION,
+            can: vec![CONFINE.to_owned(), TURNS.to_owned()],
+            prove,
+        });
+        self.flush();
+    }
+
     /// Adds a report to what is sent at the next flush: what is said together wakes the daemon
     /// once.
     fn say(&mut self, report: &Report) {

@@ -115,8 +115,50 @@ pub fn another_version_is_refused(bench: &Bench) {
     socket.read_to_end(&mut answer).unwrap();
     assert_eq!(
         &answer[4..],
-        br#"{"hello":{"version":1,"can":["confine","turns"]}}"#
+        br#"{"hello":{"version":1,"can":["confine","turns"],"prove":2}}"#
     );
+}
+
+/// It reaches the socket, but never shows that it may write to the run folder.
+pub fn without_a_proof_no_order_is_taken(bench: &Bench) {
+    let daemon = bench.connect();
+    let path = bench.setup.run_dir.join("keeper.v1.sock");
+    let orders: [&[&str]; 4] = [
+        &[r#""inventory""#],
+        &[r#"{"hello":{"version":1}}"#, r#""inventory""#],
+        &[r#"{"hello":{"version":1}}"#, r#""prove""#, r#""inventory""#],
+        &[r#"{"hello":{"version":1}}"#, r#"{"hello":{"version":1}}"#],
+    ];
+    for words in orders {
+        let mut socket = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        for word in words {
+            let length = u32::try_from(word.len()).unwrap().to_be_bytes();
+            let _ = socket.write_all(&[&length[..], word.as_bytes()].concat());
+        }
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        let said = String::from_utf8_lossy(&answer);
+        assert!(!said.contains("inventory"), "{words:?}: {said}");
+    }
+    // One that only talks is not listened to for ever.
+    let mut socket = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let _ = socket.write_all(&1_000_000_u32.to_be_bytes());
+    let _ = socket.write_all(&[b' '; 4096]);
+    assert_eq!(socket.read(&mut [0]).unwrap_or(0), 0, "it is hung up on");
+    assert_eq!(daemon.inventory(), [], "the daemon is still connected");
+    assert!(!*daemon.lost.lock().unwrap());
+}
+
+/// A daemon was killed between its proof and its order: the proof speaks for nobody else.
+pub fn a_proof_that_a_killed_daemon_left_is_nobodys(bench: &Bench) {
+    for number in 1..9 {
+        File::create(bench.setup.run_dir.join(format!(".greeting-{number}"))).unwrap();
+    }
+    without_a_proof_no_order_is_taken(bench);
+    let left = |name: &str| name.starts_with(".greeting-");
+    let names = fs::read_dir(&bench.setup.run_dir).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| left(name)).count(), 0);
 }
 
 pub fn an_attempt_can_not_give_orders(bench: &Bench) {
@@ -139,6 +181,31 @@ pub fn an_attempt_can_not_give_orders(bench: &Bench) {
         .unwrap();
     let said = String::from_utf8_lossy(&outside.stderr);
     assert!(said.contains("answered 8"), "{said}");
+}
+
+/// The attempts of a keeper that was killed are no descendants of the next one.
+pub fn an_adopted_attempt_can_not_give_orders(bench: &Bench) {
+    let daemon = bench.connect();
+    let own = std::env::current_exe().unwrap();
+    let visit = format!("'{}' --exact a_visitor --nocapture", own.display());
+    let script = format!(
+        "echo $$ > ready; until [ -e go ]; do sleep 0.02; done; {visit}; \
+         setsid sh -c \"({visit}; : > far) &\"; until [ -e far ]; do sleep 0.02; done"
+    );
+    let mut launch = bench.script("x", &script);
+    let path = bench.setup.run_dir.join("keeper.v1.sock");
+    launch.env.push(("VISIT".into(), path.into()));
+    daemon.client.start(launch).unwrap();
+    bench.pid_in("ready");
+    daemon.started("x");
+    bench.kill_keeper();
+    let next = bench.connect();
+    assert_eq!(next.held("x").unwrap().state, State::Running);
+    File::create(bench.path("go")).unwrap();
+    next.ended("x");
+    let said = fs::read_to_string(bench.path("x.err")).unwrap();
+    assert_eq!(said.matches("answered").count(), 2, "{said}");
+    assert_eq!(said.matches("answered 0").count(), 2, "{said}");
 }
 
 /// One that was started before there was anything to hold attempts to.
@@ -166,5 +233,8 @@ fn an_older_keeper_is_not_given_what_it_would_not_hold() {
     client.hang_up();
     drop((client, reader));
     let heard = older.join().unwrap();
-    assert!(!String::from_utf8_lossy(&heard).contains("start"));
+    let heard = String::from_utf8_lossy(&heard);
+    assert!(!heard.contains("start"), "{heard}");
+    // An older keeper would hang up on a word that it does not know.
+    assert!(!heard.contains("prove"), "{heard}");
 }

@@ -48,7 +48,10 @@ in_both_ways! {
         what_is_forgotten_is_gone_and_the_keeper_leaves
         many_that_connect_at_once_meet_one_keeper
         another_version_is_refused
-        an_attempt_can_not_give_orders;
+        without_a_proof_no_order_is_taken
+        a_proof_that_a_killed_daemon_left_is_nobodys
+        an_attempt_can_not_give_orders
+        an_adopted_attempt_can_not_give_orders;
     takeover:
         a_killed_keeper_is_followed_by_one_that_takes_over
         one_that_nobody_asked_about_is_written_down_when_it_has_run_for_a_moment

@@ -1,4 +1,4 @@
-//! Rows 9 to 16 and 19: attempts that were lost, and decisions that were written down and not
+//! Rows 9 to 16, 19 and 63: attempts that were lost, and decisions that were written down and not
 //! carried out.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::root::{Root, boot_id, decided, parked, running};
+use crate::root::{Root, boot_id, decided, parked, request, running};
 
 #[test]
 fn row_9_a_lost_attempt_runs_again_and_is_counted() {
@@ -209,4 +209,18 @@ fn row_19_a_command_that_was_carried_out_is_not_carried_out_again() {
     assert!(Path::new(&root.path("handoffs/control/rejected/late.json")).exists());
     let reason = fs::read_to_string(root.path("handoffs/control/rejected/late.json.reason.json"));
     assert!(reason.unwrap().contains("completed"));
+}
+
+#[test]
+fn row_63_a_proof_that_a_killed_daemon_left_for_the_keeper_is_deleted() {
+    let root = Root::new();
+    root.put("handoffs/pending/x.json", &request());
+    root.put(".handoffd/run/.greeting-1", "");
+    root.put(".handoffd/run/.greeting-77", "");
+    root.recover();
+    root.expect_completed("x", 1);
+    let names = fs::read_dir(root.path(".handoffd/run")).unwrap();
+    let left = |name: &str| name.starts_with(".greeting-");
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| left(name)).count(), 0);
 }

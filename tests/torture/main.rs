@@ -22,6 +22,7 @@ mod attempts;
 mod bit_rot;
 mod canary;
 mod clock;
+mod commanders;
 #[cfg(target_os = "linux")]
 mod disk;
 #[cfg(target_os = "linux")]
