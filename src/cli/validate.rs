@@ -18,6 +18,7 @@ use crate::policy::judge::Failure;
 use crate::policy::receive::Receipt;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
+use crate::protocol::links::Links;
 use crate::protocol::name::{Name, classify};
 use crate::protocol::request::Request;
 use crate::protocol::view::View;
@@ -63,7 +64,14 @@ pub fn examine(
         planned,
         Plan::WaitForDependencies { .. } | Plan::WaitForTime { .. }
     );
-    let mut receipt = receipt(&desk, &View::of_document(doc), &request, runs);
+    let mut receipt = receipt(
+        &desk,
+        &View::of_document(doc),
+        // A file that is only looked at is nobody's follow-up.
+        Links::default,
+        &request,
+        runs,
+    );
     if receipt.refusal.is_none()
         && let Some(Ok(path)) = request.destination(now.wall)
         && let Ok(path) = RelPath::parse(&path)

@@ -30,6 +30,15 @@ pub fn admit(world: &World, doc: Map<String, Value>, id: &str, sha256: String) -
     record
 }
 
+/// How a submission stands in its chain, as far as its kin confirm it.
+pub fn links_of(world: &World, doc: &Map<String, Value>, id: &str) -> Links {
+    let Some(claimed) = doc.get("handoffd") else {
+        return Links::default();
+    };
+    let only = Map::from_iter([("handoffd".to_owned(), claimed.clone())]);
+    admit(world, only, id, String::new()).meta.links
+}
+
 /// Whether another handoff says so too. One that is not there any more can't deny it.
 fn agrees(world: &World, id: &str, says_so: impl Fn(&Links) -> bool) -> bool {
     let found = (0..LOOKS).find_map(|_| {

@@ -13,6 +13,7 @@ use crate::engine::event::{Event, Folder};
 use crate::engine::moves::{load, max_retries, write};
 use crate::engine::tasks::hold_against_gates;
 use crate::engine::world::World;
+use crate::policy::follow::{Questions, Said, gather};
 use crate::policy::human::{Facts, answer, ask_person, asked_by};
 use crate::policy::next::wait;
 use crate::protocol::control::{Action, Command};
@@ -56,6 +57,18 @@ pub fn take_returns(world: &World, id: &str) {
         .filter(|(_, it)| it["status"] == LOST)
         .map(|(id, _)| id.clone())
         .collect();
+    for one in &returned {
+        let result = one["result"].as_object();
+        if let (Some(helper), Some(result)) = (one["id"].as_str(), result) {
+            gather(
+                &mut record,
+                id,
+                helper,
+                Said::of_result(result),
+                Questions::Add,
+            );
+        }
+    }
     record.meta.links.returns.extend(returned);
     let now = world.now();
     let event = if let Some(kind) = asked_by(&record) {

@@ -17,7 +17,7 @@ use crate::engine::story::{refusal_line, transition};
 use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::policy::complete::{complete, not_starting};
-use crate::policy::follow::after_success;
+use crate::policy::follow::{Author, after_success};
 use crate::policy::human::{Kind, ask_person};
 use crate::policy::intake::{Plan, Terms, refused_fields};
 use crate::policy::judge::{Exit, Failure, Success, Verdict};
@@ -241,7 +241,8 @@ pub fn apply(
                 ..Success::default()
             };
             complete(record, success, now.wall);
-            let followed = after_success(record, &id_of(record), &report, &config, now.wall);
+            let (id, author) = (id_of(record), Author::Reporter);
+            let followed = after_success(record, &id, &report, author, &config, now.wall);
             link(record, followed);
             let id = id_of(record);
             tasks::report_against_gates(world, before, record, &id)

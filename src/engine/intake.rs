@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::clock::Now;
 use crate::config::Config;
+use crate::engine::admit::links_of;
 use crate::engine::receive;
 use crate::engine::world::World;
 use crate::policy::intake::{Dependency, Needs, Plan, plan};
@@ -168,7 +169,9 @@ fn received(world: &World, doc: &Map<String, Value>, request: &Request, needs: &
         planned,
         Plan::WaitForDependencies { .. } | Plan::WaitForTime { .. }
     );
-    receive::receipt(&world.desk(), &View::of_document(doc), request, runs)
+    let view = View::of_document(doc);
+    let links = || links_of(world, doc, request.id.as_str());
+    receive::receipt(&world.desk(), &view, links, request, runs)
 }
 
 impl Submission {

@@ -228,7 +228,9 @@ fn admissible(
         return Err(Box::new(unknown_agent(request, &world.config())));
     }
     if !record.doc.contains_key("acknowledgment") {
-        let receipt = receipt(&world.desk(), &View::of_record(record), request, true);
+        let view = View::of_record(record);
+        let links = || record.meta.links.clone();
+        let receipt = receipt(&world.desk(), &view, links, request, true);
         if let Some(told) = receipt.refusal {
             record.set("acknowledgment", receipt.acknowledgment);
             return Err(Box::new(told));

@@ -118,7 +118,9 @@ pub fn readmit(
 
 /// Writes into a record what its receiver says, and what follows for what was planned.
 fn received(world: &World, record: &mut Record, request: &Request, planned: Plan) -> Plan {
-    let receipt = receipt(&world.desk(), &View::of_record(record), request, true);
+    let view = View::of_record(record);
+    let links = || record.meta.links.clone();
+    let receipt = receipt(&world.desk(), &view, links, request, true);
     record.set("acknowledgment", receipt.acknowledgment);
     match (planned, receipt.refusal) {
         (Plan::Refuse(told), _) | (_, Some(told)) => Plan::Refuse(told),

@@ -1,17 +1,20 @@
 //! Receiving: looking up on disk what [`crate::policy::receive`] judges.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::config::{Config, MissingSchema};
 use crate::engine::intake::dependency_states;
+use crate::policy::follow::{as_written, work_in};
 use crate::policy::intake::Needs;
 use crate::policy::receive::{
     Findings, Found, Receipt, Reference, Rules, SchemaCheck, receive, references,
 };
 use crate::protocol::dialect::Dialect;
 use crate::protocol::field::FieldError;
+use crate::protocol::links::Links;
 use crate::protocol::request::Request;
 use crate::protocol::shape::join;
 use crate::protocol::view::View;
@@ -61,12 +64,19 @@ fn path_of(desk: &Desk<'_>, named: &str) -> Result<RelPath, String> {
     }
 }
 
-/// Receives a handoff. What it refers to is only looked for where it is about to run: before
+/// Receives a handoff. `links` is only asked for where a schema is to be held against its input.
+/// What it refers to is only looked for where it is about to run: before
 /// that, what it waits for may still produce it.
-pub fn receipt(desk: &Desk<'_>, view: &View<'_>, request: &Request, runs: bool) -> Receipt {
+pub fn receipt(
+    desk: &Desk<'_>,
+    view: &View<'_>,
+    links: impl FnOnce() -> Links,
+    request: &Request,
+    runs: bool,
+) -> Receipt {
     let config = &desk.config;
     let mut findings = Findings {
-        input: input_check(desk, view, request, config),
+        input: input_check(desk, view, links, request, config),
         output: output_schema(desk, request, config),
         references: Vec::new(),
     };
@@ -133,28 +143,39 @@ pub fn changed_artifacts(desk: &Desk<'_>, view: &View<'_>, request: &Request) ->
 fn input_check(
     desk: &Desk<'_>,
     view: &View<'_>,
+    links: impl FnOnce() -> Links,
     request: &Request,
     config: &Config,
 ) -> SchemaCheck {
     let specialist = config.specialist(&request.agent);
     let own = specialist.and_then(|specialist| specialist.input_schema.as_deref());
+    let Some(schema) = request.input_schema.as_deref().or(own) else {
+        return SchemaCheck::Unchecked;
+    };
     let data = view.inner("input", "data");
-    let schema = match (request.input_schema.as_deref(), own) {
-        (Some(named), _) => named,
-        // A package or a report without `input` is not what its schema is about.
-        (None, Some(own)) if view.dialect == Dialect::Request || data.is_some() => own,
-        _ => return SchemaCheck::Unchecked,
-    };
-    let work;
-    let data = match data {
-        Some(data) => data,
-        None if view.dialect == Dialect::Request => &Value::Null,
-        None => {
-            work = work_of(view);
-            &work
+    let links = links();
+    let work = data.and_then(|data| work_in(data, &links));
+    let is_request = view.dialect == Dialect::Request;
+    // What the daemon itself laid into a package is no input.
+    let is_empty = !is_request && work.as_ref().is_some_and(Map::is_empty);
+    let data = data.filter(|_| !is_empty);
+    // A package or a report without `input` is not what its agent's schema is about.
+    if request.input_schema.is_none() && !is_request && data.is_none() {
+        return SchemaCheck::Unchecked;
+    }
+    let document = match (work, data) {
+        (Some(work), Some(_)) => {
+            let written = Value::Object(as_written(work.clone(), &links));
+            if matches!(desk.schemas.check(schema, &written), Checked::Valid) {
+                return SchemaCheck::Valid;
+            }
+            Cow::Owned(Value::Object(work))
         }
+        (None, Some(data)) => Cow::Borrowed(data),
+        (_, None) if is_request => Cow::Owned(Value::Null),
+        (_, None) => Cow::Owned(work_of(view)),
     };
-    match desk.schemas.check(schema, data) {
+    match desk.schemas.check(schema, &document) {
         Checked::Valid => SchemaCheck::Valid,
         Checked::Missing(why) => SchemaCheck::NoSchema(why),
         Checked::Broken(why) => SchemaCheck::BadSchema(why),
@@ -164,7 +185,7 @@ fn input_check(
 
 /// What a package or a report gives to do, as one document.
 fn work_of(view: &View<'_>) -> Value {
-    let mut work = serde_json::Map::new();
+    let mut work = Map::new();
     for key in ["context", "expectations"] {
         if let Some(value) = view.handoff().and_then(|handoff| handoff.get(key)) {
             work.insert(key.to_owned(), value.clone());

@@ -43,7 +43,14 @@ fn a_workflow_decides_and_a_difference_is_a_warning() {
         record.meta.attempts.push(Attempt::begun(1, Wall(at)));
         record
     };
-    let followed = after_success(&begun(0), "x", &result, &config(), Wall(1));
+    let followed = after_success(
+        &begun(0),
+        "x",
+        &result,
+        Author::Specialist,
+        &config(),
+        Wall(1),
+    );
     assert_eq!(followed.warnings.len(), 1);
     let spawn = followed.spawn.unwrap();
     assert!(
@@ -67,7 +74,11 @@ fn a_workflow_decides_and_a_difference_is_a_warning() {
         (&data["context"], &data["summary"]),
         (&json!("c"), &json!("s"))
     );
-    assert_eq!(data["open_questions"], json!(["q"]));
+    assert_eq!(
+        data["open_questions"],
+        json!([{"question": "q", "handoff_id": "x"}])
+    );
+    assert_eq!(data["origin"], json!({"handoff_id": "x"}));
     assert_eq!(
         child["workflow_state"],
         json!({"name": "feature", "current_step": 2, "note": "kept",
@@ -79,19 +90,40 @@ fn a_workflow_decides_and_a_difference_is_a_warning() {
         "steps of a workflow don't count"
     );
     let id_of = |record: Record| {
-        let followed = after_success(&record, "x", &result, &config(), Wall(9));
+        let followed = after_success(
+            &record,
+            "x",
+            &result,
+            Author::Specialist,
+            &config(),
+            Wall(9),
+        );
         followed.spawn.unwrap().id
     };
     assert_eq!(id_of(begun(0)), spawn.id, "the same outcome, the same id");
     assert_ne!(id_of(begun(2)), spawn.id, "another that was called x");
 
     let second = Record::admit(spawn.request, &spawn.id, None);
-    let third = after_success(&second, &spawn.id, &result, &config(), Wall(0))
-        .spawn
-        .unwrap();
+    let third = after_success(
+        &second,
+        &spawn.id,
+        &result,
+        Author::Specialist,
+        &config(),
+        Wall(0),
+    )
+    .spawn
+    .unwrap();
     assert!(third.id.starts_with("x.2-"));
     let third_record = Record::admit(third.request, &third.id, None);
-    let end = after_success(&third_record, &third.id, &result, &config(), Wall(0));
+    let end = after_success(
+        &third_record,
+        &third.id,
+        &result,
+        Author::Specialist,
+        &config(),
+        Wall(0),
+    );
     assert_eq!(end.spawn, None, "the workflow ends");
     assert_eq!(end.warnings.len(), 1);
 }
@@ -99,7 +131,16 @@ fn a_workflow_decides_and_a_difference_is_a_warning() {
 #[test]
 fn a_workflow_that_is_not_configured_is_carried_with_a_warning() {
     let request = json!({ "workflow_state": { "name": "typo", "current_step": 1 } });
-    let of = |config: &Config| after_success(&record(&request), "x", &Map::new(), config, Wall(0));
+    let of = |config: &Config| {
+        after_success(
+            &record(&request),
+            "x",
+            &Map::new(),
+            Author::Specialist,
+            config,
+            Wall(0),
+        )
+    };
     let followed = of(&config());
     assert_eq!(followed.spawn, None);
     assert!(followed.warnings[0].contains("typo"), "{followed:?}");
@@ -114,7 +155,15 @@ fn a_workflow_that_is_not_configured_is_carried_with_a_warning() {
 fn without_a_workflow_the_result_names_who_comes_next() {
     let request = json!({"target": {"agent_id": "@a"}, "workflow_state": {"name": "unknown"}});
     let next = |result: Value| {
-        after_success(&record(&request), "x", &map(&result), &config(), Wall(0)).spawn
+        after_success(
+            &record(&request),
+            "x",
+            &map(&result),
+            Author::Specialist,
+            &config(),
+            Wall(0),
+        )
+        .spawn
     };
     assert_eq!(next(json!({"summary": "s"})), None);
     assert_eq!(next(json!({"handoff": {"next_agent": null}})), None);
@@ -137,23 +186,44 @@ fn circles_and_long_chains_are_refused_by_name() {
     let mut record = record(&json!({"target": {"agent_id": "@a"}}));
     let mut id = "x".to_owned();
     for n in 0..3 {
-        let spawn = after_success(&record, &id, &ping(n), &config(), Wall(0))
-            .spawn
-            .unwrap();
+        let spawn = after_success(
+            &record,
+            &id,
+            &ping(n),
+            Author::Specialist,
+            &config(),
+            Wall(0),
+        )
+        .spawn
+        .unwrap();
         assert_eq!(spawn.refused, None, "hop {n}");
         id.clone_from(&spawn.id);
         record = Record::admit(spawn.request, &id, None);
     }
-    let spawn = after_success(&record, &id, &ping(3), &config(), Wall(0))
-        .spawn
-        .unwrap();
+    let spawn = after_success(
+        &record,
+        &id,
+        &ping(3),
+        Author::Specialist,
+        &config(),
+        Wall(0),
+    )
+    .spawn
+    .unwrap();
     let why = spawn.refused.unwrap();
     assert!(
         why.contains("chain x is too long") && why.contains("@b → @b"),
         "{why}"
     );
-    let spawn = after_success(&record, &id, &ping(1), &config(), Wall(0))
-        .spawn
-        .unwrap();
+    let spawn = after_success(
+        &record,
+        &id,
+        &ping(1),
+        Author::Specialist,
+        &config(),
+        Wall(0),
+    )
+    .spawn
+    .unwrap();
     assert!(spawn.refused.unwrap().contains("chain x goes in a circle"));
 }

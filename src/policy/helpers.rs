@@ -3,7 +3,10 @@
 use serde_json::{Map, Value};
 
 use crate::policy::complete::merge_acknowledgment;
-use crate::policy::follow::{Asked, MAX_CHILDREN, carried, delegates, handed_on, why_refused};
+use crate::policy::follow::{
+    Asked, MAX_CHILDREN, Questions, Said, carried, delegates, gather, handed_beside,
+    handed_to_helper, said_to_next, why_refused, work_in,
+};
 use crate::policy::human::{Kind, ask_person, wait_for_children};
 use crate::policy::judge::failure;
 use crate::policy::next::{Decision, Facts, close, decided, fail, failed, human_issue, refusal};
@@ -37,36 +40,40 @@ pub fn stuck(record: &mut Record, result: Map<String, Value>, facts: &Facts<'_>)
         return decided(State::Waiting, "blocked");
     }
     let view = View::of_record(record);
-    let mut input = handed_on(record, &result);
+    let mut handed = handed_to_helper(record, facts.id, &result);
     for key in ["blocked_reason", "attempted"] {
         if let Some(value) = result.get(key) {
-            input.insert(key.to_owned(), value.clone());
+            handed.data.insert(key.to_owned(), value.clone());
         }
     }
     let blockers = result
         .get("handoff")
         .and_then(|handoff| handoff.get("blockers"));
     if let Some(blockers) = blockers {
-        input.insert("blockers".to_owned(), blockers.clone());
+        handed.data.insert("blockers".to_owned(), blockers.clone());
     }
     if let Some(own) = view.inner("input", "data") {
-        input.insert("blocked_input".to_owned(), own.clone());
+        let work = work_in(own, &record.meta.links).map(Value::Object);
+        let work = work.unwrap_or_else(|| own.clone());
+        handed.data.insert("blocked_input".to_owned(), work);
     }
     let asked = Asked {
         agent: helper.clone(),
         phase: None,
-        input,
+        handed,
+        said: said_to_next(&result),
         context: carried(&view),
         workflow_state: None,
         by_result: true,
     };
+    remember(record, &result, facts);
     let waits = format!("blocked ({reason}): {helper} was asked for help");
     await_helpers(record, vec![asked], &waits, "blocked", facts)
 }
 
 /// A specialist that asks for sub-tasks waits until they have ended.
 pub fn delegated(record: &mut Record, result: Map<String, Value>, facts: &Facts<'_>) -> Decision {
-    let asked = match children(record, &result) {
+    let asked = match children(record, &result, facts.id) {
         Ok(asked) => asked,
         Err(wrong) => {
             let mut told = failure(
@@ -80,6 +87,7 @@ pub fn delegated(record: &mut Record, result: Map<String, Value>, facts: &Facts<
         }
     };
     close(record, AttemptOutcome::Delegated, None, facts);
+    remember(record, &result, facts);
     record.set("result", Value::Object(result));
     let names: Vec<String> = asked
         .iter()
@@ -96,7 +104,17 @@ pub fn delegated(record: &mut Record, result: Map<String, Value>, facts: &Facts<
     await_helpers(record, asked, &reason, "delegated", facts)
 }
 
-fn children(record: &Record, result: &Map<String, Value>) -> Result<Vec<Asked>, FieldError> {
+/// The next result takes the place of this one, so what it said for the chain is noted.
+fn remember(record: &mut Record, result: &Map<String, Value>, facts: &Facts<'_>) {
+    let said = Said::of_result(result);
+    gather(record, facts.id, facts.id, said, Questions::Replace);
+}
+
+fn children(
+    record: &Record,
+    result: &Map<String, Value>,
+    id: &str,
+) -> Result<Vec<Asked>, FieldError> {
     const FIELD: &str = "handoff.children";
     let view = View::of_record(record);
     let listed = result
@@ -128,7 +146,8 @@ fn children(record: &Record, result: &Map<String, Value>) -> Result<Vec<Asked>, 
         Ok(Asked {
             agent,
             phase: child.get("phase").filter(|phase| !phase.is_null()).cloned(),
-            input,
+            said: Value::Object(input.clone()),
+            handed: handed_beside(record, id, input, result),
             context,
             workflow_state: None,
             by_result: true,

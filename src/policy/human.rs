@@ -5,7 +5,9 @@ use serde_json::{Map, Value, json};
 use crate::clock::{Now, Wall};
 use crate::config::Config;
 use crate::policy::complete::{complete, finish};
-use crate::policy::follow::{Asked, after_success, carried, delegates, why_refused};
+use crate::policy::follow::{
+    Asked, Author, after_success, carried, delegates, handed_beside, why_refused,
+};
 use crate::policy::judge::{Failure, Success};
 use crate::policy::next::{fail, link, refusal, wait};
 use crate::protocol::agent::AgentName;
@@ -161,13 +163,14 @@ pub fn answer(
     };
     match command.action {
         Action::Approve => {
+            // The next agent is given it.
+            record.set("answer", said);
             match kind {
                 Kind::Review => approve_review(record, facts),
                 Kind::Task => approve_task(record, command, facts),
                 Kind::Gate => rerun(record, "let it pass"),
                 Kind::Blocked => rerun(record, "lets it go on"),
             }
-            record.set("answer", said);
             Ok("approved")
         }
         Action::Reject => {
@@ -251,14 +254,15 @@ fn check_choice(record: &Record, command: &Command) -> Result<(), String> {
 }
 
 fn approve_review(record: &mut Record, facts: &Facts<'_>) {
-    let result = match record.doc.get("result") {
-        Some(Value::Object(result)) => result.clone(),
+    let (result, author) = match record.doc.get("result") {
+        Some(Value::Object(result)) => (result.clone(), Author::Specialist),
         // A dropped report is its own result.
-        _ => record.submitted_document(),
+        _ => (record.submitted_document(), Author::Reporter),
     };
     finish(record, facts.now.wall);
     record.set("result", Value::Object(result.clone()));
-    let followed = after_success(record, facts.id, &result, facts.config, facts.now.wall);
+    let (id, at) = (facts.id, facts.now.wall);
+    let followed = after_success(record, id, &result, author, facts.config, at);
     link(record, followed);
 }
 
@@ -279,8 +283,9 @@ fn approve_task(record: &mut Record, command: &Command, facts: &Facts<'_>) {
         result: Some(result.clone()),
         ..Success::default()
     };
-    complete(record, success, facts.now.wall);
-    let followed = after_success(record, facts.id, &result, facts.config, facts.now.wall);
+    let (id, at) = (facts.id, facts.now.wall);
+    complete(record, success, at);
+    let followed = after_success(record, id, &result, Author::Person, facts.config, at);
     link(record, followed);
 }
 
@@ -328,7 +333,8 @@ fn ask_source(record: &mut Record, command: &Command, facts: &Facts<'_>) -> Resu
     let asked = Asked {
         agent: agent.clone(),
         phase: None,
-        input,
+        said: Value::Object(input.clone()),
+        handed: handed_beside(record, id, input, &Map::new()),
         context: carried(&view),
         workflow_state: None,
         by_result: true,

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::policy::complete::{
     complete, fill, lift_from, merge_acknowledgment, not_starting, verified, warn,
 };
-use crate::policy::follow::{Followed, after_success};
+use crate::policy::follow::{Author, Followed, after_success};
 use crate::policy::helpers::{delegated, stuck};
 use crate::policy::human::{Kind, ask_person};
 use crate::policy::judge::{Delivered, Exit, Failure, Success, Verdict, failure, tail_of};
@@ -109,8 +109,10 @@ fn succeeded(record: &mut Record, success: Success, facts: &Facts<'_>) -> Decisi
         review(record, success, &reason, facts);
         return decided(State::Waiting, "needs_review");
     }
-    complete(record, success, facts.now.wall);
-    let followed = after_success(record, facts.id, &result, facts.config, facts.now.wall);
+    let at = facts.now.wall;
+    complete(record, success, at);
+    let author = Author::Specialist;
+    let followed = after_success(record, facts.id, &result, author, facts.config, at);
     link(record, followed);
     decided(State::Completed, "completed")
 }

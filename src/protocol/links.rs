@@ -33,6 +33,16 @@ pub struct Links {
     pub trail: Vec<String>,
     /// Whom it has asked for help itself, in this budget.
     pub asks: Vec<String>,
+    /// Of its `input.data`: what the result wrote that asked for it. The number of entries at the
+    /// end of a list, or `true` for the whole value of a key.
+    pub written: Map<String, Value>,
+    /// What the chain carries and could not stand in `input.data`, because the result that asked
+    /// for it uses those names for its own.
+    pub carried: Map<String, Value>,
+    /// Decisions, artifacts and open questions of its own earlier results and of its helpers.
+    pub gathered: Map<String, Value>,
+    /// The outcome with which a package has returned to the agent that sent it.
+    pub returned: Option<String>,
 }
 
 /// One handoff that is to be set in motion.
@@ -89,6 +99,10 @@ impl Links {
                 .collect::<Result<_, _>>()?,
             trail: take(map, "trail")?,
             asks: take(map, "asks")?,
+            written: take_map(map, "written")?,
+            carried: take_map(map, "carried")?,
+            gathered: take_map(map, "gathered")?,
+            returned: take(map, "returned")?,
         })
     }
 
@@ -101,7 +115,11 @@ impl Links {
         put(map, "returns", &self.returns)?;
         put(map, "spawns", &self.spawns)?;
         put(map, "trail", &self.trail)?;
-        put(map, "asks", &self.asks)
+        put(map, "asks", &self.asks)?;
+        put(map, "written", &self.written)?;
+        put(map, "carried", &self.carried)?;
+        put(map, "gathered", &self.gathered)?;
+        put(map, "returned", &self.returned)
     }
 
     /// Names become parts of file names: what can't be an id is not believed.
@@ -119,6 +137,8 @@ impl Links {
         self.asked = 0;
         self.parent = None;
         self.trail.clear();
+        self.written.clear();
+        self.carried.clear();
     }
 
     /// The chain's name: its first handoff's id.

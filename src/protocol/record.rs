@@ -325,6 +325,8 @@ impl Record {
                 record.meta.destination = None;
                 record.meta.links.spawns.clear();
                 record.meta.links.returns.clear();
+                record.meta.links.gathered.clear();
+                record.meta.links.returned = None;
                 record.meta.links.forget_what_is_no_id();
                 for attempt in &mut record.meta.attempts {
                     // Whatever it was, it is not running now.

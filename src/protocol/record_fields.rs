@@ -187,6 +187,27 @@ pub const META: &[Field] = &[
     field("parent", Shape::Id, "The handoff that it follows from"),
     field("children", OF_IDS, "Handoffs that follow from it"),
     field("returns", OBJECTS, "What children gave back"),
+    field(
+        "written",
+        Shape::Map,
+        "What the result that asked for it wrote of input.data: how many entries at the end of a \
+         list, or true for a whole value",
+    ),
+    field(
+        "carried",
+        Shape::Map,
+        "What the chain carries under names that input.data uses for its own",
+    ),
+    field(
+        "gathered",
+        Shape::Map,
+        "decisions, artifacts and open_questions of earlier results and of helpers",
+    ),
+    field(
+        "returned",
+        Shape::Text,
+        "The outcome with which the package has returned to the agent that sent it",
+    ),
 ];
 
 const OF_IDS: Shape = Shape::List {

@@ -56,10 +56,13 @@ fn a_result_names_the_next_agent_who_gets_all_that_it_said() {
     assert_eq!(data["verification"]["build_success"], true);
     assert_eq!(
         data["decisions"],
-        json!([{"decision": "d", "rationale": "r"}])
+        json!([{"decision": "d", "rationale": "r", "handoff_id": "first"}])
     );
     assert_eq!(data["artifacts"][0]["path"], "artifacts/plan.md");
-    assert_eq!(data["open_questions"], json!(["q"]));
+    assert_eq!(
+        data["open_questions"],
+        json!([{"question": "q", "handoff_id": "first"}])
+    );
     assert_eq!(data["expectations"]["deliverable"], "code");
     let own = &next["handoffd"];
     assert_eq!(own["chain"], "first");

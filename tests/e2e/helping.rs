@@ -178,7 +178,8 @@ fn sub_tasks_return_together_in_their_order() {
         ids
     );
     let first = root.completed(&ids[0]);
-    assert_eq!(first["input"]["data"], json!({"n": 1}));
+    let data = json!({"n": 1, "origin": {"handoff_id": "x"}});
+    assert_eq!(first["input"]["data"], data);
     assert_eq!(first["context"], json!({"task_id": "T", "mine": true}));
     let third = root.completed(&ids[2]);
     assert_eq!(third["input"]["data"]["context"], "words");

@@ -24,6 +24,7 @@ mod artifacts;
 mod attempts;
 mod boards;
 mod bounds;
+mod carried;
 mod chain_storm;
 mod chains;
 mod confined;

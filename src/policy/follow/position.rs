@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::Author;
 use crate::config::{Config, Step};
 use crate::protocol::dialect::Dialect;
-use crate::protocol::record::Record;
 use crate::protocol::view::View;
 
 /// Where in a configured workflow a handoff stands.
@@ -27,7 +27,7 @@ pub(super) fn mistaken(view: &View<'_>, config: &Config) -> Option<String> {
     })
 }
 
-pub(super) fn position<'c>(record: &Record, view: &View<'_>, config: &'c Config) -> Position<'c> {
+pub(super) fn position<'c>(view: &View<'_>, author: Author, config: &'c Config) -> Position<'c> {
     let Some(Value::Object(state)) = view.get("workflow_state") else {
         return Position::Outside;
     };
@@ -48,7 +48,7 @@ pub(super) fn position<'c>(record: &Record, view: &View<'_>, config: &'c Config)
         })
         .unwrap_or(1);
     // A report that was handed on names the step that it reports; the next agent's is the next.
-    let handed_on = view.dialect == Dialect::Report && !record.meta.attempts.is_empty();
+    let handed_on = view.dialect == Dialect::Report && author != Author::Reporter;
     let is_next = steps.get(current).map(|step| &step.agent) == own.as_ref();
     let current = current + usize::from(handed_on && is_next);
     let Some(next) = steps.get(current) else {

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Asked;
 use super::child_id::child_id;
+use super::handed::Handed;
+use super::{Asked, Author};
 use crate::clock::Wall;
 use crate::config::Config;
 use crate::protocol::agent::AgentName;
-use crate::protocol::dialect::Dialect;
 use crate::protocol::digest::sha256;
 use crate::protocol::links::Spawn;
 use crate::protocol::record::{Attempt, AttemptOutcome, Record};
@@ -21,10 +21,11 @@ pub fn delegates(
     config: &Config,
     now: Wall,
 ) -> Result<Vec<Spawn>, Vec<Spawn>> {
+    let author = Author::of(record);
     let spawns: Vec<Spawn> = asked
         .into_iter()
         .enumerate()
-        .map(|(index, asked)| spawn(record, id, asked, index, config, now))
+        .map(|(index, asked)| spawn(record, id, asked, author, index, config, now))
         .collect();
     if spawns.iter().all(|spawn| spawn.refused.is_none()) {
         return Ok(spawns);
@@ -44,39 +45,27 @@ pub(super) fn spawn(
     record: &Record,
     id: &str,
     asked: Asked,
+    author: Author,
     index: usize,
     config: &Config,
     now: Wall,
 ) -> Spawn {
-    let links = &record.meta.links;
     let view = View::of_record(record);
-    let hop = links.hop.saturating_add(1);
-    let count = if asked.by_result {
-        asked_with_this(record)
-    } else {
-        links.asked
-    };
-    let chain = links.chain_of(id);
-    let input = Value::Object(asked.input);
-    let entry = format!(
-        "{} {}",
-        asked.agent,
-        &sha256(input.to_string().as_bytes())[..16]
+    let link = Link::new(
+        record,
+        id,
+        &asked.agent,
+        &asked.said,
+        asked.by_result,
+        config,
     );
-    let refused = refusal(record, id, &asked.agent, &entry, asked.by_result, config);
-    let attempts = &record.meta.attempts;
-    let attempt = attempts
-        .last()
-        .map_or((0, now), |it| (it.number, it.started_at));
-    // One attempt, or none at all, may set several in motion one after the other.
-    let child = child_id(chain, hop, id, attempt, links.children.len() + index);
+    let child = link.child_id(record, id, index, now);
     let mut request = Map::new();
     request.insert("handoff_id".to_owned(), child.clone().into());
     request.insert("timestamp".to_owned(), now.to_string().into());
     let mut source = Map::new();
-    // A dropped report is the work of whoever reported, not of whom it names next.
-    let reported = view.dialect == Dialect::Report && record.meta.attempts.is_empty();
-    let (agent, phase) = if reported {
+    // A dropped report is the work of its author, not of the agent that it names next.
+    let (agent, phase) = if author == Author::Reporter {
         (view.source(), view.doc.get("phase").cloned())
     } else {
         (view.agent_written(), view.phase().map(Value::String))
@@ -96,29 +85,95 @@ pub(super) fn spawn(
     if !asked.context.is_empty() {
         request.insert("context".to_owned(), Value::Object(asked.context));
     }
-    request.insert("input".to_owned(), json!({ "data": input }));
+    let Handed {
+        data,
+        written,
+        carried,
+    } = asked.handed;
+    request.insert("input".to_owned(), json!({ "data": data }));
     if let Some(priority) = view.get("priority") {
         request.insert("priority".to_owned(), priority.clone());
     }
     if let Some(state) = asked.workflow_state {
         request.insert("workflow_state".to_owned(), state);
     }
-    let mut trail: Vec<String> = links.trail.iter().chain(&links.asks).cloned().collect();
-    if asked.by_result {
-        trail.push(entry);
-    }
-    request.insert(
-        "handoffd".to_owned(),
-        json!({
-            "format": 1, "revision": 0, "attempts": [],
-            "chain": chain, "hop": hop,
-            "asked": count, "parent": id, "trail": trail,
-        }),
-    );
+    let refused = link.refused.clone();
+    request.insert("handoffd".to_owned(), link.block(id, written, carried));
     Spawn {
         id: child,
         request,
         refused,
+    }
+}
+
+/// How a handoff that is made for an outcome stands in the chain.
+pub(super) struct Link {
+    chain: String,
+    hop: u32,
+    asked: u32,
+    trail: Vec<String>,
+    /// Why it may not be.
+    pub refused: Option<String>,
+}
+
+impl Link {
+    pub fn new(
+        record: &Record,
+        id: &str,
+        agent: &AgentName,
+        said: &Value,
+        by_result: bool,
+        config: &Config,
+    ) -> Self {
+        let links = &record.meta.links;
+        let entry = format!("{agent} {}", &sha256(said.to_string().as_bytes())[..16]);
+        let refused = refusal(record, id, agent, &entry, by_result, config);
+        let mut trail: Vec<String> = links.trail.iter().chain(&links.asks).cloned().collect();
+        if by_result {
+            trail.push(entry);
+        }
+        Self {
+            chain: links.chain_of(id).to_owned(),
+            hop: links.hop.saturating_add(1),
+            asked: if by_result {
+                asked_with_this(record)
+            } else {
+                links.asked
+            },
+            trail,
+            refused,
+        }
+    }
+
+    /// The id of the handoff, which the same outcome gives again.
+    pub fn child_id(&self, record: &Record, id: &str, index: usize, now: Wall) -> String {
+        let attempts = &record.meta.attempts;
+        let attempt = attempts
+            .last()
+            .map_or((0, now), |it| (it.number, it.started_at));
+        // One attempt, or none at all, may set several in motion one after the other.
+        let index = record.meta.links.children.len() + index;
+        child_id(&self.chain, self.hop, id, attempt, index)
+    }
+
+    /// The daemon's own block of the request.
+    pub fn block(
+        self,
+        id: &str,
+        written: Map<String, Value>,
+        carried: Map<String, Value>,
+    ) -> Value {
+        let mut block = json!({
+            "format": 1, "revision": 0, "attempts": [],
+            "chain": self.chain, "hop": self.hop,
+            "asked": self.asked, "parent": id, "trail": self.trail,
+        });
+        for (key, value) in [("written", written), ("carried", carried)] {
+            if !value.is_empty() {
+                block[key] = Value::Object(value);
+            }
+        }
+        block
     }
 }
 
