@@ -13,6 +13,7 @@ use crate::engine::attempt::{NO_SLOT, NotLaunched, Post, Running};
 use crate::engine::handover::{Order, hand_over};
 use crate::engine::hire::give;
 use crate::engine::story::transition;
+use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::keeper::wire::Key;
 use crate::policy::intake::Terms;
@@ -80,6 +81,7 @@ pub fn ready<'a>(
     let now = world.now();
     let last_error = last_error_digest(&record);
     let attempt = open_attempt(&mut record, now, world.boot);
+    tasks::give_command(world, &mut record, &request.agent);
     let slot = match post {
         Some(_) => None,
         None => Some(world.slots.acquire().map_err(|error| {

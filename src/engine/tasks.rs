@@ -6,6 +6,7 @@
 
 mod answered;
 mod brought;
+mod given;
 
 use std::io;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use crate::store::tasks::{Store, StoreError};
 pub use answered::{hold_against_gates, report_against_gates};
 pub use brought::task_of;
 use brought::{Brought, brought};
+pub use given::give_command;
 
 /// How long one try waits for a task's lock; it is tried again as long as it takes.
 const LOCK_WAIT: Duration = Duration::from_secs(2);

@@ -27,7 +27,7 @@ const MAX_BELIEVED_ATTEMPT: u32 = 1_000_000;
 
 /// Keys that the daemon writes in the course of every handoff. A producer's values under them
 /// move to `submitted` at admission.
-const OWNED: [&str; 16] = [
+const OWNED: [&str; 17] = [
     "status",
     "started_at",
     "completed_at",
@@ -44,7 +44,11 @@ const OWNED: [&str; 16] = [
     "recovery_actions",
     "answer",
     "acknowledgment",
+    COMMAND,
 ];
+
+/// What an attempt is given of its task. It is made anew for each attempt and no part of an outcome.
+pub const COMMAND: &str = "handoff_command";
 
 /// Keys that are written only where a result has them; until then they are the producer's.
 pub const LIFTED: [&str; 6] = [
@@ -346,6 +350,7 @@ impl Record {
     /// and starts the retry budget anew. Attempts stay listed.
     pub fn new_budget(&mut self) {
         let mut outcome = Map::new();
+        self.doc.shift_remove(COMMAND);
         for key in OWNED {
             if let Some(value) = self.doc.shift_remove(key) {
                 outcome.insert(key.to_owned(), value);

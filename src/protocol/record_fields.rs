@@ -239,6 +239,33 @@ const ERROR: &[Field] = &[
     field("detail_code", Shape::Text, "The specialist's own code"),
 ];
 
+const STATE_DELTA: &[Field] = &[
+    always("artifacts_added", COUNT, "How many artifacts came"),
+    always("decisions_made", COUNT, "How many decisions came"),
+    always("blocking_issues", COUNT, "How many issues there are"),
+];
+
+const HANDOFF_COMMAND: &[Field] = &[
+    always("task_id", Shape::Text, "The task"),
+    always("target_agent", Shape::Text, "Who goes on with it"),
+    always("phase", Shape::Any, "The phase that it is in"),
+    always(
+        "state_delta",
+        Shape::Object(STATE_DELTA),
+        "What the handoff before this one, or this package itself, brought to the task",
+    ),
+    always(
+        "context_summary",
+        Shape::Text,
+        "What the agent should know, in fewer than 500 tokens",
+    ),
+    always(
+        "state_file",
+        Shape::Text,
+        "Where the whole state is, from the root",
+    ),
+];
+
 /// What the daemon writes at the top of a record.
 pub const RECORD: &[Field] = &[
     always("handoff_id", Shape::Id, "The same as the file's stem"),
@@ -286,6 +313,11 @@ pub const RECORD: &[Field] = &[
         Shape::Map,
         "What a receiver made of it: received, from, understood, questions, starting; or \
          blockers and action",
+    ),
+    field(
+        "handoff_command",
+        Shape::Object(HANDOFF_COMMAND),
+        "What the last attempt was given of its task (context.task_id)",
     ),
     field(
         "output",

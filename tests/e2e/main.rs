@@ -27,6 +27,7 @@ mod bounds;
 mod carried;
 mod chain_storm;
 mod chains;
+mod commands;
 mod confined;
 mod control;
 mod crashes;

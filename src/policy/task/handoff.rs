@@ -16,7 +16,7 @@ use super::gates::{self, Asked, Found, GateResult};
 use super::summary::summary;
 use crate::clock::Wall;
 use crate::config::{Gate, Phases};
-use crate::protocol::task::{MAX_APPLIED, Phase, TaskState, change};
+use crate::protocol::task::{Counts, MAX_APPLIED, Phase, TaskState, change};
 
 /// Behind a key: its delta is in, and a human has to say whether the rest follows.
 const HELD: &str = "=human";
@@ -298,12 +298,23 @@ pub fn settle(
 
 /// What the next agent gets: who it is for, what came, what to know, and where the rest stands.
 pub fn command(before: Option<&TaskState>, after: &TaskState, max_tokens: usize) -> Value {
+    let came = change(before, after, Wall(0)).delta;
+    command_for(
+        after.target_agent(),
+        after,
+        came,
+        &summary(after, max_tokens),
+    )
+}
+
+/// The same for an agent that the daemon runs, with what came to the task before it.
+pub fn command_for(target: &str, state: &TaskState, came: Counts, told: &str) -> Value {
     json!({
-        "task_id": after.task().as_str(),
-        "target_agent": after.target_agent(),
-        "phase": after.document().get("phase"),
-        "state_delta": change(before, after, Wall(0)).delta,
-        "context_summary": summary(after, max_tokens),
-        "state_file": after.task().state_file(),
+        "task_id": state.task().as_str(),
+        "target_agent": target,
+        "phase": state.document().get("phase"),
+        "state_delta": came,
+        "context_summary": told,
+        "state_file": state.task().state_file(),
     })
 }

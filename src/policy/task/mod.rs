@@ -27,7 +27,7 @@ pub use compact::{MAX_CONTEXT_CHARS, context_summary};
 pub use delta::Delta;
 pub use gates::{Asked, Found, GateResult, HUMAN, PHASE, PRE_HANDOFF, claimed};
 pub use given::Given;
-pub use handoff::{Draft, Refusal, Step, command, draft, settle};
+pub use handoff::{Draft, Refusal, Step, command, command_for, draft, settle};
 pub use receive::{problems, to_check};
 pub use summary::{MAX_SUMMARY_CHARS, MAX_SUMMARY_TOKENS, summary};
 pub use tokens::count as count_tokens;

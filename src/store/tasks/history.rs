@@ -8,7 +8,7 @@
 //! runs. The daemon's own events about a task are in both.
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -42,6 +42,35 @@ pub(super) fn append(path: &Path, line: &Change, durability: Durability) -> Resu
     bytes.push(b'\n');
     file.write_all(&bytes).map_err(failed)?;
     durable::sync_file(&file, durability).map_err(failed)
+}
+
+/// How much of a history is read for its last lines.
+const TAIL: u64 = 256 << 10;
+
+/// The last version up to `newest` that a handoff made, as far as the end of the file tells: a
+/// version that only says what gates said is none.
+pub(super) fn last_handoff(path: &Path, newest: u64) -> Option<Change> {
+    let file = open_plain(path, OpenOptions::new().read(true)).ok()??;
+    let from = file.metadata().ok()?.len().saturating_sub(TAIL);
+    let mut bytes = Vec::new();
+    (&file).seek(SeekFrom::Start(from)).ok()?;
+    file.take(TAIL).read_to_end(&mut bytes).ok()?;
+    let lines = bytes.rsplit(|byte| *byte == b'\n');
+    let mut known = newest.saturating_add(1);
+    for line in lines {
+        let Ok(change) = serde_json::from_slice::<Change>(line) else {
+            continue;
+        };
+        // Of several lines for one version the last one came true.
+        if change.format > FORMAT || change.version >= known {
+            continue;
+        }
+        known = change.version;
+        if change.changed.iter().any(|key| key == "handoff_timestamp") {
+            return Some(change);
+        }
+    }
+    None
 }
 
 /// What every line of every format has.

@@ -197,6 +197,11 @@ impl Store {
         history::read(&self.history_path(task), newest)
     }
 
+    /// What the last handoff brought to a state; a version that only keeps what gates said is none.
+    pub fn last_handoff(&self, state: &TaskState) -> Option<Change> {
+        history::last_handoff(&self.history_path(state.task()), state.version())
+    }
+
     /// Every task that has a state, by name.
     pub fn tasks(&self) -> Result<Vec<TaskId>, StoreError> {
         let entries = match fs::read_dir(&self.folder) {
