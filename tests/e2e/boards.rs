@@ -108,6 +108,44 @@ fn both_show_where_everything_stands() {
 }
 
 #[test]
+fn a_dropped_report_shows_the_phase_that_it_completed() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    let report = |phase: &str, next: &str, agent: Value| {
+        json!({
+            "agent": "architect", "status": "complete", "phase": phase,
+            "summary": "Designed the dashboard as compound components",
+            "handoff": { "next_phase": next, "next_agent": agent, "context": "Three widgets" },
+            "input": { "data": { "sh": "mark up; await go" } },
+        })
+    };
+    // One that hands on: its own phase is completed, the next one is the next agent's.
+    root.drop_request(
+        "design",
+        &report("architecture", "implementation", json!("fake")),
+    );
+    phase(&root, "default", "implementation", "in_progress", "design");
+    let done = phase(&root, "default", "architecture", "completed", "design");
+    assert_eq!(done["agent"], "@architect");
+    assert!(done["completed_at"].is_string(), "{done:#}");
+    // One that ends its work, and one that a person has to look at.
+    root.drop_request("tests", &report("testing", "complete", Value::Null));
+    phase(&root, "default", "testing", "completed", "tests");
+    assert_eq!(listed(&root, "tests", "completed")["phase"], "testing");
+    let shown = read(&root, PHASES).unwrap();
+    assert_eq!(shown["projects"]["default"]["phases"].get("complete"), None);
+    // A crash and a lost board change nothing of it.
+    daemon.kill();
+    fs::remove_file(root.path(PHASES)).unwrap();
+    let _daemon = Daemon::start(&root);
+    phase(&root, "default", "architecture", "completed", "design");
+    phase(&root, "default", "testing", "completed", "tests");
+    root.allow("go");
+    phase(&root, "default", "implementation", "completed", "design");
+    phase(&root, "default", "architecture", "completed", "design");
+}
+
+#[test]
 fn what_is_deleted_or_broken_under_a_running_daemon_comes_back() {
     let root = Root::new();
     let _daemon = Daemon::start(&root);

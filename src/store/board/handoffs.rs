@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::FORMAT;
+use super::phases::phase_of;
 use crate::clock::Wall;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
@@ -26,6 +27,7 @@ struct Entry {
     at: Wall,
     from: Option<String>,
     to: Option<String>,
+    phase: Option<String>,
     state: State,
     noted: u64,
 }
@@ -38,6 +40,7 @@ impl Entry {
             at: Wall::parse(value.get("timestamp")?.as_str()?)?,
             from: text("from"),
             to: text("to"),
+            phase: text("phase"),
             state: State::ALL.into_iter().find(|it| it.status() == status)?,
             noted,
         })
@@ -53,6 +56,7 @@ impl Entry {
             "timestamp": self.at.to_string(),
             "from": self.from,
             "to": self.to,
+            "phase": self.phase,
             "status": self.state.status(),
         })
     }
@@ -79,6 +83,7 @@ impl Handoffs {
             at,
             from: view.source().map(str::to_owned),
             to: view.agent_written().map(str::to_owned),
+            phase: phase_of(record, to),
             state: to,
             noted: self.notes,
         };
