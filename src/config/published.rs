@@ -110,6 +110,7 @@ const DAEMON: &[Key] = &[
     key("durability", Kind::Word(&["full", "relaxed"]), "relaxed: nothing is synced to disk").default("\"full\""),
     key("max_request_size", Kind::Size, "Larger requests are refused").default("\"8MiB\""),
     key("max_output_size", Kind::Size, "An attempt that prints more is ended").default("\"16MiB\""),
+    key("max_artifact_size", Kind::Size, "A result with a larger artifact fails").default("\"1GiB\""),
     key("shutdown_grace", ANY_DURATION, "How long a stop waits for attempts").default("\"30s\""),
     key("on_stop", Kind::Word(&["finish", "detach"]), "finish: let attempts end, then terminate them; detach: leave them to be adopted").default("\"finish\""),
     key("max_interruptions", Kind::Whole(1, U32), "After this many lost attempts a handoff is given up").default("5"),

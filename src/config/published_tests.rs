@@ -260,7 +260,7 @@ fn the_defaults_of_the_schema_are_those_of_the_code() {
             }
         }
     }
-    assert_eq!(lines.len(), 22);
+    assert_eq!(lines.len(), 23);
     let config = Config::parse(&lines.concat(), Path::new("h.toml")).unwrap();
     assert_eq!(config, Config::default());
 }

@@ -45,6 +45,11 @@ pub(super) fn daemon(top: &Section<'_>, daemon: &mut Daemon) {
             Value::size,
         );
         s.set("max_output_size", &mut daemon.max_output_size, Value::size);
+        s.set(
+            "max_artifact_size",
+            &mut daemon.max_artifact_size,
+            Value::size,
+        );
         s.set("shutdown_grace", &mut daemon.shutdown_grace, any_duration);
         s.set("on_stop", &mut daemon.on_stop, |v| {
             v.one_of(&[("finish", OnStop::Finish), ("detach", OnStop::Detach)])

@@ -38,6 +38,7 @@ fn no_configuration_is_the_documented_one() {
     assert_eq!(daemon.rescan, seconds(30));
     assert_eq!(daemon.durability, Durability::Full);
     assert_eq!(daemon.max_request_size, 8 * 1024 * 1024);
+    assert_eq!(daemon.max_artifact_size, 1024 * 1024 * 1024);
     assert_eq!(empty.defaults.timeout, seconds(300));
     assert_eq!(empty.defaults.max_timeout, seconds(86_400));
     assert_eq!(empty.defaults.retry.max_retries, 3);

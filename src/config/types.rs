@@ -59,6 +59,8 @@ pub struct Daemon {
     pub durability: Durability,
     pub max_request_size: u64,
     pub max_output_size: u64,
+    /// The largest file that counts as an artifact.
+    pub max_artifact_size: u64,
     pub shutdown_grace: Duration,
     pub on_stop: OnStop,
     /// After this many lost attempts a handoff is given up.
@@ -80,6 +82,7 @@ impl Default for Daemon {
             durability: Durability::Full,
             max_request_size: 8 << 20,
             max_output_size: 16 << 20,
+            max_artifact_size: 1 << 30,
             shutdown_grace: Duration::from_secs(30),
             on_stop: OnStop::Finish,
             max_interruptions: 5,

@@ -6,6 +6,7 @@
 
 mod comply;
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,9 +21,12 @@ use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
-use crate::store::artifacts::{Presence, RelPath, WriteError};
+use crate::store::artifacts::{Bounds, Presence, RelPath, Unread, WriteError};
 
 use comply::schema_of;
+
+const RAISE_LIMIT: &str = "Let the specialist leave smaller artifacts; or raise \
+                           daemon.max_artifact_size, send the daemon SIGHUP, then retry";
 
 /// Why nothing could be delivered.
 pub enum Undelivered {
@@ -30,6 +34,18 @@ pub enum Undelivered {
     Wrong(Box<Failure>),
     /// The disk refuses: to be tried again.
     Trouble(io::Error),
+    /// The artifacts are too large to be read here: a thread of its own is to do it.
+    Large,
+    /// Reading was given up, as [`Allowance::go_on`] asked for.
+    Stopped,
+}
+
+/// How much is read of what came.
+pub struct Allowance<'a> {
+    /// The most bytes, of all files together.
+    pub most: u64,
+    /// Asked while a file is read.
+    pub go_on: &'a dyn Fn() -> bool,
 }
 
 impl From<io::Error> for Undelivered {
@@ -51,6 +67,7 @@ pub fn deliver(
     request: &Request,
     attempt: u32,
     mut success: Success,
+    allowance: Allowance<'_>,
 ) -> Result<Success, Undelivered> {
     let config = world.config();
     let destination = record.meta.destination.as_deref();
@@ -61,6 +78,8 @@ pub fn deliver(
         schema: schema_of(request, &config),
         attempt,
         given: given(world, record, attempt),
+        allowance,
+        oversized: false,
         problems: Vec::new(),
         artifacts: Vec::new(),
         seen: Vec::new(),
@@ -78,13 +97,15 @@ pub fn deliver(
     let Delivery {
         problems,
         artifacts,
+        oversized,
         ..
     } = delivery;
     if !problems.is_empty() {
-        return Err(Undelivered::Wrong(wrong_artifacts(
-            problems,
-            success.result,
-        )));
+        let mut told = wrong_artifacts(problems, success.result);
+        if oversized {
+            told.actions.push(RAISE_LIMIT.to_owned());
+        }
+        return Err(Undelivered::Wrong(told));
     }
     if !artifacts.is_empty() {
         success
@@ -123,6 +144,9 @@ struct Delivery<'w> {
     attempt: u32,
     /// Where a confined attempt was to put its artifact.
     given: Option<PathBuf>,
+    allowance: Allowance<'w>,
+    /// A file is larger than the configuration allows.
+    oversized: bool,
     problems: Vec<FieldError>,
     artifacts: Vec<Value>,
     /// Paths that were taken already.
@@ -131,7 +155,13 @@ struct Delivery<'w> {
 
 impl Delivery<'_> {
     /// Brings what a confined attempt left at its own place to where it belongs.
-    fn fetch(&self, path: &RelPath) -> Result<Result<(), String>, Undelivered> {
+    fn fetch(&mut self, path: &RelPath) -> Result<Result<(), String>, Undelivered> {
+        let given = self.given.as_ref().map(fs::symlink_metadata);
+        if let Some(Ok(metadata)) = given
+            && let Err(why) = self.weigh(path, metadata.len())?
+        {
+            return Ok(Err(why));
+        }
         let id = self.request.id.as_str();
         let replace = is_own(self.world, path, id);
         match fetch_artifact(self.world, (id, self.attempt), path, replace) {
@@ -328,14 +358,53 @@ impl Delivery<'_> {
         let own = (field == "expected_output.destination")
             .then_some(self.request.output.artifact_type.as_deref())
             .flatten();
-        match self.world.artifacts.measure(path) {
+        if let Presence::File { size_bytes } = self.world.artifacts.presence(path)
+            && let Err(why) = self.weigh(path, size_bytes)?
+        {
+            self.problem(field, why);
+            return Ok(());
+        }
+        let bounds = Bounds {
+            most: self.most_bytes().min(self.allowance.most),
+            go_on: self.allowance.go_on,
+        };
+        match self.world.artifacts.measure_within(path, bounds) {
             Ok(measured) => {
+                self.allowance.most -= measured.size_bytes;
                 let kind = kind.or(own);
                 self.note(path, &measured.sha256, measured.size_bytes, kind)?;
             }
-            Err(why) => self.problem(field, format!("{} {why}", path.as_str())),
+            Err(Unread::Refused(why)) => self.problem(field, format!("{} {why}", path.as_str())),
+            Err(Unread::Stopped) => return Err(Undelivered::Stopped),
+            Err(Unread::TooLarge { size_bytes }) => {
+                // It grew while it was read.
+                if let Err(why) = self.weigh(path, size_bytes)? {
+                    self.problem(field, why);
+                }
+            }
         }
         Ok(())
+    }
+
+    fn most_bytes(&self) -> u64 {
+        self.config.daemon.max_artifact_size
+    }
+
+    /// Whether a file of this size may be read: refused in words above the limit, and left to
+    /// another thread where it is more than may be read here.
+    fn weigh(&mut self, path: &RelPath, size: u64) -> Result<Result<(), String>, Undelivered> {
+        let most = self.most_bytes();
+        if size > most {
+            self.oversized = true;
+            return Ok(Err(format!(
+                "{} has {size} bytes, and daemon.max_artifact_size allows {most}",
+                path.as_str()
+            )));
+        }
+        if size > self.allowance.most {
+            return Err(Undelivered::Large);
+        }
+        Ok(Ok(()))
     }
 
     fn note(

@@ -95,6 +95,11 @@ pub enum Event {
         running: Box<Running>,
         end: End,
     },
+    /// The artifacts of an attempt are large: its outcome is judged on a thread of its own.
+    Large {
+        running: Box<Running>,
+        end: End,
+    },
     /// An attempt that ended while no daemon ran is to be judged.
     Judge {
         running: Box<Running>,

@@ -81,6 +81,7 @@ impl Engine {
         self.busy.remove(&running.key.id);
         self.judging.remove(&running.key.id);
         self.forget_delay(&running.key.id);
+        self.forget_large(&running.key.id);
         tracing::info!(
             handoff_id = running.key.id,
             attempt = key.attempt,
@@ -97,6 +98,7 @@ impl Engine {
     /// A disk that refuses is left alone for a moment; the attempt is judged again after.
     pub(super) fn on_undelivered(&mut self, running: Box<Running>, end: End, error: &str) {
         let id = running.key.id.clone();
+        self.forget_large(&id);
         self.delay(&id, error, Delayed::Delivery(running, end));
     }
 
@@ -150,6 +152,7 @@ impl Engine {
         self.unsaid += 1;
         self.restoring.remove(&id);
         self.forget_delay(&id);
+        self.forget_large(&id);
         match trouble {
             None => tracing::info!(handoff_id = id, attempt = key.attempt, "{to}"),
             Some(why) => tracing::warn!(handoff_id = id, attempt = key.attempt, "{to}: {why}"),

@@ -51,6 +51,7 @@ pub mod packages;
 pub mod parked;
 pub mod past;
 pub mod queued;
+pub mod reading;
 pub mod readmit;
 pub mod receive;
 pub mod recovery;
@@ -130,6 +131,8 @@ enum Alarm {
     Watchdog,
     /// What a broken disk refused is tried again.
     Again(String),
+    /// Large artifacts may still be being read.
+    Large(String),
     /// Somebody waits for artifacts.
     Artifacts,
     Board,
@@ -185,6 +188,8 @@ pub struct Engine {
     short: Workers,
     /// Outcomes whose gates run commands, which may take their time.
     slow: Workers,
+    /// Outcomes with large artifacts.
+    large_outcomes: Workers,
     /// Commands that tell people; may take their time.
     people: notify::People,
     /// What this turn of the loop gives to the actors, at its end.
@@ -217,6 +222,8 @@ pub struct Engine {
     to_judge: VecDeque<(Box<Running>, End)>,
     /// Those of them that are being judged.
     judging: HashSet<String>,
+    /// Outcomes whose large artifacts are being read.
+    large: HashMap<String, reading::Large>,
     /// Whose attempts are given ahead.
     ahead: Ahead,
     /// Launches on their way that are not.
@@ -343,6 +350,7 @@ impl Engine {
             Event::Sampled(samples) => self.on_sampled(samples),
             Event::RecordRestored { id, identity } => self.on_restored(&id, identity),
             Event::BroughtFiles { running, end } => self.judge(*running, end),
+            Event::Large { running, end } => self.on_large(*running, end),
             Event::Judge { running, end } => self.to_judge.push_back((running, end)),
             Event::Verifying(running) => self.on_verifying(*running),
             Event::Undelivered {
@@ -414,6 +422,7 @@ impl Engine {
                 Alarm::Status => self.status_due(),
                 Alarm::Watchdog => self.show_alive(),
                 Alarm::Again(id) => self.try_again(&id),
+                Alarm::Large(id) => self.large_takes_long(&id),
                 Alarm::Artifacts => self.look_for_artifacts(),
                 Alarm::Board => self.flush_board(),
                 Alarm::Helpers(id) => self.check_dependencies(&id),

@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    fn refuse(&mut self, name: OsString, identity: Identity, reason: String) {
+    pub(super) fn refuse(&mut self, name: OsString, identity: Identity, reason: String) {
         // It may be read again before it is out of the way; once is enough.
         if self.refusing.insert(name.clone()) {
             self.deferred_commands.insert(name.clone());
@@ -202,6 +202,9 @@ impl Engine {
             self.deferred_commands.insert(name);
             return;
         }
+        if self.cancel_large(&name, &whole) {
+            return;
+        }
         if self.busy.contains_key(&id) {
             // Where it will stand is not known yet; it is asked again when the job is done.
             self.deferred_commands.insert(name);
@@ -231,7 +234,7 @@ impl Engine {
     }
 
     /// Deletes a command when the attempt has ended that it ends.
-    fn dismiss_later(&mut self, id: String, done: Dismissal) {
+    pub(super) fn dismiss_later(&mut self, id: String, done: Dismissal) {
         let known = self.dismissals.entry(id).or_default();
         if !known.iter().any(|it| it.is_same(&done)) {
             known.push(done);

@@ -1,14 +1,18 @@
 //! Outcomes: the job that judges an attempt whose tree is gone, and has the outcome written.
 
+mod delivered;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::attempt::{NO_SLOT, Running};
-use crate::engine::delivery::{Undelivered, brings_files, deliver};
+use crate::engine::delivery::brings_files;
 use crate::engine::effects::settle;
 use crate::engine::event::{Concluded, Event};
+use crate::engine::moves::remember;
 use crate::engine::parked::Parked;
+use crate::engine::reading::Reading;
 use crate::engine::story::transition;
 use crate::engine::tasks;
 use crate::engine::verify;
@@ -18,7 +22,6 @@ use crate::policy::intake::Terms;
 use crate::policy::judge::{Ended, EndedFor, Exit, Failure, Limits, Success, Verdict, judge};
 use crate::policy::next::{Facts, conclude, refusal};
 use crate::policy::resident::died;
-use crate::policy::verify::Verified;
 use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
@@ -26,6 +29,8 @@ use crate::protocol::record::Record;
 use crate::protocol::result::Output;
 use crate::runner::collect::{self, Collected, Heard};
 use crate::runner::resident::wires::Answer;
+
+use delivered::{Step, take_delivery};
 
 /// How an attempt ended, as the keeper tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +96,13 @@ impl End {
 /// Judges an attempt whose tree is gone, and has the outcome written; or has its work verified
 /// first.
 pub fn finish(world: &World, running: Running, end: End) {
-    finish_within(world, running, end, Bounds::None);
+    finish_within(world, running, end, Bounds::Small);
+}
+
+/// Like [`finish`], on a thread that nobody else waits for: artifacts of any size are read, until
+/// the attempt's time is over or somebody cancels it.
+pub fn finish_large(world: &World, running: Running, end: End, reading: &Reading) {
+    finish_within(world, running, end, Bounds::Large(reading));
 }
 
 /// Like [`finish`], on a thread that others wait for: an attempt that brought files is given back to
@@ -101,14 +112,16 @@ pub fn finish_short(world: &World, running: Running, end: End) {
 }
 
 /// What may be done for an outcome.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Bounds {
-    None,
+#[derive(Clone, Copy)]
+enum Bounds<'a> {
+    /// Small files are read.
+    Small,
     /// No files are read, which may be of any size.
     NoFiles,
+    Large(&'a Reading),
 }
 
-fn finish_within(world: &World, running: Running, end: End, bounds: Bounds) {
+fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) {
     let config = world.config();
     let (work, verified) = match &running.verify {
         None => (end.clone(), None),
@@ -139,13 +152,19 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds) {
     };
     let mut verdict = verdict(&work, collected, &running, max_output);
     let review = matches!(verdict, Verdict::NeedsReview(_));
+    let mut cancel = None;
     if let Verdict::Completed(success) | Verdict::NeedsReview(success) = verdict {
-        if bounds == Bounds::NoFiles && brings_files(&success) {
+        if matches!(bounds, Bounds::NoFiles) && brings_files(&success) {
             let running = Box::new(running);
             return world.tell(Event::BroughtFiles { running, end });
         }
         let said = verified.map(|slot| verify::judge(world, &running, slot, &end));
-        match take_delivery(world, &running, success, said) {
+        let step = take_delivery(world, &running, success, said, bounds);
+        if let Bounds::Large(reading) = bounds {
+            cancel = reading.close();
+        }
+        match step {
+            _ if cancel.is_some() => verdict = Verdict::Cancelled,
             Step::Judged(judged) => {
                 verdict = match *judged {
                     Verdict::Completed(success) if review => Verdict::NeedsReview(success),
@@ -158,6 +177,10 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds) {
                 }
                 return have_verified(world, &running, &command, work, &success, &facts);
             }
+            Step::Large => {
+                let running = Box::new(running);
+                return world.tell(Event::Large { running, end });
+            }
             Step::Trouble(error) => {
                 return world.tell(Event::Undelivered {
                     running: Box::new(running),
@@ -167,6 +190,11 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds) {
             }
         }
     }
+    let words = cancel.as_ref().map(|cancel| cancel.words.as_str());
+    let facts = Facts {
+        cancelled: words.unwrap_or(facts.cancelled),
+        ..facts
+    };
     if matches!(verdict, Verdict::Held { .. }) {
         // Before anything else: those that wait for their turn would use up what is short. A keeper
         // that can't be told is gone, and starts none of them.
@@ -187,6 +215,9 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds) {
         verify::clean_up(world, &running, slot);
     }
     let mut record = running.record;
+    if let Some(cancel) = &cancel {
+        remember(&mut record, cancel.key.clone());
+    }
     let decision = conclude(&mut record, verdict, &facts);
     tasks::keep_gates(&mut record, gates);
     remember_leftover(world, &record, decision.to);
@@ -306,51 +337,6 @@ pub fn limits(terms: &Terms, max_output: u64) -> Limits {
         timeout: human(terms.timeout),
         stall_timeout: terms.stall_timeout.map(human).unwrap_or_default(),
         max_output: format!("{max_output} bytes"),
-    }
-}
-
-enum Step {
-    Judged(Box<Verdict>),
-    /// The work is delivered; this command is to look at it.
-    Verify(Vec<String>, Box<Success>),
-    Trouble(io::Error),
-}
-
-/// Checks what came and puts it in its place; then whoever verifies has the word.
-fn take_delivery(
-    world: &World,
-    running: &Running,
-    success: Success,
-    said: Option<Verified>,
-) -> Step {
-    let judged = |verdict| Step::Judged(Box::new(verdict));
-    let attempt = running.key.attempt;
-    let mut success = match deliver(world, &running.record, &running.request, attempt, success) {
-        Ok(success) => success,
-        Err(Undelivered::Trouble(error)) => return Step::Trouble(error),
-        Err(Undelivered::Wrong(told)) => return judged(Verdict::Failed(*told)),
-    };
-    let config = world.config();
-    let verify = config
-        .specialist(&running.agent)
-        .and_then(|specialist| specialist.verify.clone());
-    match (said, verify) {
-        (None | Some(Verified::Again), Some(command)) => Step::Verify(command, Box::new(success)),
-        (None | Some(Verified::Again), None) => judged(Verdict::Completed(success)),
-        (Some(Verified::Yes(said)), _) => {
-            success.delivered.checked = true;
-            success.delivered.verify = Some(said);
-            judged(Verdict::Completed(success))
-        }
-        (Some(Verified::No(mut told)), _) => {
-            told.result = success.result;
-            judged(Verdict::Failed(*told))
-        }
-        (Some(Verified::Cancelled), _) => judged(Verdict::Cancelled),
-        (Some(Verified::Stopped), _) => judged(Verdict::Interrupted {
-            counted: false,
-            reason: "the daemon was stopped while its work was being verified".to_owned(),
-        }),
     }
 }
 

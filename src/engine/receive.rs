@@ -19,7 +19,7 @@ use crate::protocol::request::Request;
 use crate::protocol::shape::join;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
-use crate::store::artifacts::{Artifacts, Presence, RelPath};
+use crate::store::artifacts::{Artifacts, Bounds, Presence, RelPath, Unread};
 use crate::store::schemas::{Checked, Schemas};
 
 /// What a receiver looks things up in: the daemon's own, or a command's that asks what it would
@@ -116,11 +116,15 @@ fn look_up(desk: &Desk<'_>, path: &str) -> Found {
     }
 }
 
+/// The most bytes that are read of a handoff's references before its attempt starts.
+const MOST_COMPARED: u64 = 1 << 30;
+
 /// What a handoff depends on and that is no longer what was registered, in sentences.
 pub fn changed_artifacts(desk: &Desk<'_>, view: &View<'_>, request: &Request) -> Vec<String> {
     let named = references(view).into_iter().map(|(_, path)| path);
     let required = request.requires_artifacts.iter().cloned();
     let mut changed = Vec::new();
+    let mut unread = MOST_COMPARED;
     for named in required.chain(named) {
         let Ok(Some(entry)) = desk.artifacts.find(named.trim_end_matches('/')) else {
             continue;
@@ -128,13 +132,33 @@ pub fn changed_artifacts(desk: &Desk<'_>, view: &View<'_>, request: &Request) ->
         let Ok(path) = RelPath::parse(&entry.path) else {
             continue;
         };
-        if let Ok(measured) = desk.artifacts.measure(&path)
-            && measured.sha256 != entry.sha256
-        {
-            changed.push(format!(
-                "artifact {named} has changed since it was registered: sha256 {} then, {} now",
-                entry.sha256, measured.sha256
-            ));
+        let bounds = Bounds {
+            most: unread,
+            ..Bounds::NONE
+        };
+        match desk.artifacts.measure_within(&path, bounds) {
+            Ok(measured) => {
+                unread -= measured.size_bytes;
+                if measured.sha256 != entry.sha256 {
+                    changed.push(format!(
+                        "artifact {named} has changed since it was registered: sha256 {} then, {} \
+                         now",
+                        entry.sha256, measured.sha256
+                    ));
+                }
+            }
+            Err(Unread::TooLarge { size_bytes }) if size_bytes != entry.size_bytes => {
+                changed.push(format!(
+                    "artifact {named} has changed since it was registered: {} bytes then, \
+                     {size_bytes} now",
+                    entry.size_bytes
+                ));
+            }
+            Err(Unread::TooLarge { size_bytes }) => changed.push(format!(
+                "artifact {named} was not compared with its registered sha256: its {size_bytes} \
+                 bytes take too long to read"
+            )),
+            Err(_) => {}
         }
     }
     changed

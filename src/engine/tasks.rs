@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::clock::Wall;
+use crate::engine::reading::up_to_the_limit;
 use crate::engine::story::state_unwritten;
 use crate::engine::world::World;
 use crate::policy::complete::warn;
@@ -27,7 +28,7 @@ use crate::protocol::record::Record;
 use crate::protocol::task::{TaskId, TaskState};
 use crate::runner::gate;
 use crate::spool::change::Change;
-use crate::store::artifacts::RelPath;
+use crate::store::artifacts::{RelPath, Unread};
 use crate::store::tasks::{Store, StoreError};
 
 pub use answered::{hold_against_gates, report_against_gates};
@@ -186,12 +187,15 @@ fn refused(preview: &Record, message: String, field: FieldError) -> Box<Failure>
 }
 
 fn look_up(world: &World, paths: Vec<String>) -> Found {
+    let config = world.config();
+    let bounds = up_to_the_limit(&config);
     let measure = |path: &str| {
         let path = RelPath::parse(path)?;
-        world
-            .artifacts
-            .measure(&path)
-            .map(|measured| measured.sha256)
+        match world.artifacts.measure_within(&path, bounds) {
+            Ok(measured) => Ok(measured.sha256),
+            Err(Unread::Refused(why)) => Err(why),
+            Err(_) => Err("is larger than daemon.max_artifact_size allows".to_owned()),
+        }
     };
     paths
         .into_iter()

@@ -15,7 +15,7 @@ use crate::protocol::field::FieldError;
 use crate::protocol::record::AttemptOutcome;
 use crate::protocol::result::{Claim, Output, claim, wrong_fields};
 
-pub use failures::{MEND, exit_words, failure, mend_cause, tail_of};
+pub use failures::{MEND, exit_words, failure, mend_cause, tail_of, unread_in_time};
 use failures::{bad_exit, claimed_failure, flooded, oversized, stalled, timed_out, wrong_result};
 
 /// How the main process ended, as far as that is known.

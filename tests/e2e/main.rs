@@ -35,6 +35,7 @@ mod deep;
 mod dialects;
 mod helping;
 mod intake;
+mod large_artifacts;
 mod lifecycle;
 mod looking;
 mod meddling;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Ended, Exit, Failure};
+use super::{Ended, Exit, Failure, Limits};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::record::AttemptOutcome;
@@ -44,6 +44,27 @@ pub(super) fn timed_out(ended: &Ended) -> Failure {
                     _ => "Look at the attempt's log for where it hung",
                 }
                 .to_owned(),
+            ],
+        )
+    }
+}
+
+/// Its artifacts could not be read within the time that the attempt may take.
+pub fn unread_in_time(limits: &Limits) -> Failure {
+    let message = format!(
+        "the time limit of {} passed while the daemon read the artifacts of the attempt",
+        limits.timeout
+    );
+    Failure {
+        outcome: AttemptOutcome::Timeout,
+        ..failure(
+            ErrorCode::Timeout,
+            message,
+            vec![
+                "Let the specialist leave smaller artifacts, or lower daemon.max_artifact_size to \
+                 have large ones refused at once"
+                    .to_owned(),
+                "Or raise timeout_seconds in the request, then retry".to_owned(),
             ],
         )
     }

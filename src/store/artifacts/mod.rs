@@ -15,6 +15,7 @@ mod entry;
 mod index;
 mod known;
 mod lines;
+mod measure;
 mod path;
 mod registry;
 pub(in crate::store) mod write;
@@ -27,14 +28,13 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
 use crate::durable::Durability;
 use beneath::{Beneath, Found};
 use registry::Registry;
 
 pub use entry::{Entry, kind_of};
 pub use lines::Skipped;
+pub use measure::{Bounds, Unread};
 pub use path::RelPath;
 pub use write::WriteError;
 
@@ -95,25 +95,27 @@ impl Artifacts {
     /// Reads a file through and says what is in it, or else why it can't, as the end of a
     /// sentence.
     pub fn measure(&self, path: &RelPath) -> Result<Measured, String> {
-        let (mut file, _) = self.open(path)?;
-        let mut digest = Sha256::new();
-        let mut size_bytes = 0;
-        let mut block = vec![0; 128 * 1024];
-        loop {
-            match file.read(&mut block) {
-                Ok(0) => break,
-                Ok(n) => {
-                    digest.update(&block[..n]);
-                    size_bytes += n as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(cannot_be_read(&error)),
+        self.measure_within(path, Bounds::NONE).map_err(|unread| {
+            // Without bounds it is read to its end.
+            match unread {
+                Unread::Refused(why) => why,
+                Unread::TooLarge { .. } | Unread::Stopped => "was not read".to_owned(),
             }
-        }
-        Ok(Measured {
-            sha256: hex(&digest.finalize()),
-            size_bytes,
         })
+    }
+
+    /// The same, for a file that nobody answers for: no further than the bounds allow.
+    pub fn measure_within(&self, path: &RelPath, bounds: Bounds<'_>) -> Result<Measured, Unread> {
+        let (file, size) = self.open(path).map_err(Unread::Refused)?;
+        measure::measure(&file, size, bounds)
+    }
+
+    /// Copies a file of at most `most` bytes into an empty one. False if there is none to copy.
+    pub fn copy_to(&self, path: &RelPath, to: &File, most: u64) -> io::Result<bool> {
+        match self.open(path) {
+            Ok((file, size)) if size <= most => measure::copy(&file, to, size).map(|()| true),
+            _ => Ok(false),
+        }
     }
 
     /// The content of a file of at most `most` bytes, or else why not, as the end of a sentence.

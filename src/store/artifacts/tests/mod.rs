@@ -5,6 +5,8 @@ mod listed;
 
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 use super::*;
 use crate::clock::Wall;
 
