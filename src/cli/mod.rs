@@ -10,6 +10,7 @@
 
 mod access;
 mod act;
+mod agent;
 mod answer;
 mod archive;
 mod artifacts;
@@ -137,6 +138,8 @@ enum Command {
     Archive(archive::Options),
     /// The figures that the metrics port serves, for monitoring
     Metrics(metrics::Options),
+    /// Run a coding agent as a specialist: record on stdin, result on stdout
+    Agent(agent::Options),
     /// Check the configuration and the root
     Check(check::Options),
     /// Print a published format as a JSON Schema
@@ -263,6 +266,7 @@ pub fn main() -> ExitCode {
         Some(Command::Prune(options)) => prune::prune(&cli.global, options),
         Some(Command::Archive(options)) => archive::archive(&cli.global, options),
         Some(Command::Metrics(options)) => metrics::metrics(&cli.global, options),
+        Some(Command::Agent(options)) => agent::agent(options),
         Some(Command::Check(options)) => check::check(&cli.global, options),
         Some(Command::Schema(options)) => schema::schema(&cli.global, options),
         Some(Command::Service(options)) => service::service(&cli.global, options),
