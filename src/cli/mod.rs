@@ -39,6 +39,7 @@ mod submit;
 mod validate;
 mod wait;
 mod wake;
+mod workspace;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -140,6 +141,12 @@ enum Command {
     Metrics(metrics::Options),
     /// Run a coding agent as a specialist: record on stdin, result on stdout
     Agent(agent::Options),
+    /// Run a command in a git worktree of its own, and commit what it leaves
+    Workspace(workspace::Options),
+    /// The git worktrees of this root: list, prune
+    Worktrees(workspace::TreesOptions),
+    /// What a handoff changed in its worktree
+    Diff(workspace::DiffOptions),
     /// Check the configuration and the root
     Check(check::Options),
     /// Print a published format as a JSON Schema
@@ -157,7 +164,13 @@ impl Command {
     fn acts_on_many(&self) -> bool {
         matches!(
             self,
-            Self::Run(_) | Self::Submit(_) | Self::Prune(_) | Self::Archive(_)
+            Self::Run(_)
+                | Self::Submit(_)
+                | Self::Prune(_)
+                | Self::Archive(_)
+                // The program that they start may end before it has read its record.
+                | Self::Agent(_)
+                | Self::Workspace(_)
         )
     }
 }
@@ -267,6 +280,9 @@ pub fn main() -> ExitCode {
         Some(Command::Archive(options)) => archive::archive(&cli.global, options),
         Some(Command::Metrics(options)) => metrics::metrics(&cli.global, options),
         Some(Command::Agent(options)) => agent::agent(options),
+        Some(Command::Workspace(options)) => workspace::workspace(&cli.global, options),
+        Some(Command::Worktrees(options)) => workspace::worktrees(&cli.global, options),
+        Some(Command::Diff(options)) => workspace::diff(&cli.global, options),
         Some(Command::Check(options)) => check::check(&cli.global, options),
         Some(Command::Schema(options)) => schema::schema(&cli.global, options),
         Some(Command::Service(options)) => service::service(&cli.global, options),

@@ -16,6 +16,8 @@
 //! - [`changes`] asks git what the agent changed;
 //! - [`outcome`] makes the result: success, a question to a person, a hold for a quota ([`quota`]), or a
 //!   failure that says what to do ([`trouble`]), with what this attempt cost ([`usage`]).
+//!
+//! Beside it, [`workspace`] runs any command in a git worktree of its own.
 
 pub mod adapter;
 pub mod changes;
@@ -35,5 +37,6 @@ pub mod scratch;
 pub mod session;
 pub mod trouble;
 pub mod usage;
+pub mod workspace;
 
 pub use run::{Settings, run};

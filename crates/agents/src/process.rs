@@ -53,7 +53,7 @@ pub fn run(
 
 /// The whole tree gets SIGTERM when an attempt is ended. The agent ends by it; the adapter stays to read
 /// what the agent still says.
-fn outlive_signals() {
+pub fn outlive_signals() {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         // Without the handler the adapter ends with the agent, and its last words are lost.
         drop(signal_hook::flag::register(signal, Arc::default()));

@@ -142,7 +142,7 @@ pub fn save(folder: &Path, id: &str, session: &Session) -> io::Result<()> {
     clippy::disallowed_methods,
     reason = "a specialist's own file: nothing durable depends on it"
 )]
-fn replace(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn replace(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 

@@ -1,0 +1,210 @@
+//! Calls of git: without hooks, pagers, questions or signing, and with errors that say what to do.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What is wrong with a repository, a worktree, or the settings that name them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct WorkspaceError {
+    pub message: String,
+    /// Whether it may be over by itself when the attempt is repeated.
+    pub passing: bool,
+}
+
+impl WorkspaceError {
+    pub fn lasting(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            passing: false,
+        }
+    }
+
+    pub fn passing(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            passing: true,
+        }
+    }
+}
+
+/// Options of every call: what the repository's owner has set up for a person is not for us.
+const QUIET: [&str; 10] = [
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.quotepath=off",
+    "-c",
+    "commit.gpgsign=false",
+    "-c",
+    "gc.auto=0",
+];
+
+fn command(folder: &Path) -> Command {
+    let mut command = Command::new("git");
+    command
+        .arg("-C")
+        .arg(folder)
+        .args(QUIET)
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .env("GIT_EDITOR", "true")
+        .env("LC_ALL", "C")
+        // Who started us may itself work in a repository.
+        .env_remove("GIT_DIR")
+        .env_remove("GIT_WORK_TREE")
+        .env_remove("GIT_INDEX_FILE")
+        .stdin(Stdio::null());
+    command
+}
+
+/// A call whose failure is an answer.
+pub fn ask(folder: &Path, args: &[&str]) -> Option<String> {
+    let output = command(folder)
+        .args(args)
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    if !output.status.success() {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Some(text.trim_end_matches('\n').to_owned())
+}
+
+/// A call that has to succeed.
+pub fn call<A: AsRef<OsStr>>(folder: &Path, args: &[A]) -> Result<String, WorkspaceError> {
+    let failed = |why: String| {
+        let words: Vec<String> = args
+            .iter()
+            .map(|word| word.as_ref().to_string_lossy().into_owned())
+            .collect();
+        WorkspaceError::passing(format!(
+            "`git {}` failed in {}: {why}",
+            words.join(" "),
+            folder.display()
+        ))
+    };
+    let output: Output = command(folder)
+        .args(args)
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(said.trim().to_owned()));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.trim_end_matches('\n').to_owned())
+}
+
+/// A repository that worktrees can be made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repository {
+    /// Its own work tree.
+    pub top: PathBuf,
+    /// Where its objects, branches and worktrees are kept.
+    pub common: PathBuf,
+}
+
+impl Repository {
+    /// Opens a repository and makes sure that work can begin from it.
+    pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
+        let shown = path.display();
+        if ask(Path::new("/"), &["--version"]).is_none() {
+            return Err(WorkspaceError::lasting(
+                "git is not installed, or not in PATH; install it, or add its folder to PATH in the unit",
+            ));
+        }
+        if !path.is_dir() {
+            return Err(WorkspaceError::lasting(format!(
+                "the repository {shown} is not there; correct `repository` of the specialist"
+            )));
+        }
+        let Some(common) = ask(
+            path,
+            &["rev-parse", "--path-format=absolute", "--git-common-dir"],
+        ) else {
+            let why = call(path, &["rev-parse", "--git-dir"]).err();
+            let why = why.map_or_else(String::new, |error| error.message);
+            let owner = if why.contains("dubious ownership") {
+                "; it belongs to another user: run the daemon as that user, or allow it with \
+                 `git config --global --add safe.directory`"
+            } else {
+                "; make one with `git init`, or correct `repository` of the specialist"
+            };
+            return Err(WorkspaceError::lasting(format!(
+                "{shown} is not a git repository{owner}"
+            )));
+        };
+        if ask(path, &["rev-parse", "--is-bare-repository"]).as_deref() == Some("true") {
+            return Err(WorkspaceError::lasting(format!(
+                "the repository {shown} is bare; clone it to a folder with a work tree and name that as \
+                 `repository`"
+            )));
+        }
+        let top = call(
+            path,
+            &["rev-parse", "--path-format=absolute", "--show-toplevel"],
+        )?;
+        let repository = Self {
+            top: PathBuf::from(top),
+            common: PathBuf::from(common),
+        };
+        repository.check_is_at_rest()?;
+        Ok(repository)
+    }
+
+    /// In the middle of a merge, or while somebody else works on its index, nothing is begun.
+    fn check_is_at_rest(&self) -> Result<(), WorkspaceError> {
+        let shown = self.top.display();
+        let own = ask(
+            &self.top,
+            &["rev-parse", "--path-format=absolute", "--git-dir"],
+        );
+        let own = own.map_or_else(|| self.common.clone(), PathBuf::from);
+        for (name, what, end) in [
+            ("MERGE_HEAD", "a merge", "git merge --continue or --abort"),
+            (
+                "rebase-merge",
+                "a rebase",
+                "git rebase --continue or --abort",
+            ),
+            (
+                "rebase-apply",
+                "a rebase",
+                "git rebase --continue or --abort",
+            ),
+            (
+                "CHERRY_PICK_HEAD",
+                "a cherry-pick",
+                "git cherry-pick --continue or --abort",
+            ),
+            (
+                "REVERT_HEAD",
+                "a revert",
+                "git revert --continue or --abort",
+            ),
+        ] {
+            if own.join(name).exists() {
+                return Err(WorkspaceError::lasting(format!(
+                    "the repository {shown} is in the middle of {what}; end it with {end}, then retry"
+                )));
+            }
+        }
+        if own.join("index.lock").exists() {
+            return Err(WorkspaceError::passing(format!(
+                "the repository {shown} is locked: {} exists; if no git command runs there, delete that file",
+                own.join("index.lock").display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The commit that a name stands for.
+    pub fn commit(&self, name: &str) -> Option<String> {
+        let name = format!("{name}^{{commit}}");
+        ask(&self.top, &["rev-parse", "--verify", "--quiet", &name])
+    }
+}
