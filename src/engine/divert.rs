@@ -17,7 +17,7 @@ use crate::engine::story::{refusal_line, transition};
 use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::policy::complete::{complete, not_starting};
-use crate::policy::follow::{Author, after_success};
+use crate::policy::follow::{Author, after_success, return_of};
 use crate::policy::human::{Kind, ask_person};
 use crate::policy::intake::{Plan, Terms, refused_fields};
 use crate::policy::judge::{Exit, Failure, Success, Verdict};
@@ -130,6 +130,9 @@ fn try_divert(
         record.set("acknowledgment", receipt.acknowledgment);
     }
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
+    if let Some(back) = return_of(&record, &id, &world.config(), now.wall) {
+        back.put_into(&mut record);
+    }
     tasks::forewarn(world, &mut record, &id);
     let bytes = record.to_bytes();
     let taken = claim::from_pending(

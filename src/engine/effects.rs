@@ -15,6 +15,7 @@ use crate::durable;
 use crate::engine::event::{Event, Folder};
 use crate::engine::tasks;
 use crate::engine::world::World;
+use crate::policy::follow::return_of;
 use crate::policy::next::{fail, refusal};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
@@ -62,9 +63,13 @@ pub fn settle(
     after: impl FnOnce() + Send + 'static,
 ) {
     let to = record.meta.to.unwrap_or(from);
-    world.board.note(record, id, to, world.now().wall);
-    let effects = has_effects(record);
     let mut record = Cow::Borrowed(record);
+    let back = return_of(&record, id, &world.config(), world.now().wall);
+    if let Some(back) = back {
+        back.put_into(record.to_mut());
+    }
+    world.board.note(&record, id, to, world.now().wall);
+    let effects = has_effects(&record);
     if effects && tasks::concerns(&record) {
         tasks::forewarn(world, record.to_mut(), id);
     }

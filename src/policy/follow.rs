@@ -8,6 +8,7 @@ mod entries;
 mod handed;
 mod position;
 mod request;
+mod returns;
 mod work;
 
 use serde_json::{Map, Value};
@@ -25,6 +26,7 @@ use crate::protocol::view::View;
 pub use self::entries::{Questions, Said, gather};
 pub use self::handed::{Handed, carried, handed_beside, handed_on, handed_to_helper, said_to_next};
 pub use self::request::{delegates, why_refused};
+pub use self::returns::return_of;
 pub use self::work::{as_written, work_in};
 
 /// How many sub-tasks one result may ask for.

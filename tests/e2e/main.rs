@@ -33,6 +33,7 @@ mod control;
 mod crashes;
 mod deep;
 mod dialects;
+mod giving_back;
 mod helping;
 mod intake;
 mod large_artifacts;

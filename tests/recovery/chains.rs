@@ -1,4 +1,4 @@
-//! Rows 32 to 36 and 49: what a decided record sets in motion, whoever waits, and answers.
+//! Rows 32 to 36, 49 and 56: what a decided record sets in motion, whoever waits, and answers.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -80,6 +80,40 @@ fn row_32_a_refused_one_goes_straight_to_failed() {
     let refused = root.record("failed", "x.1-aaaaaaaa");
     assert_eq!(refused["error"]["code"], "BLOCKED");
     assert_eq!(root.starts("x.1-aaaaaaaa"), 0);
+}
+
+#[test]
+fn row_56_a_package_that_ended_returns_once() {
+    for (folder, to, made) in [
+        ("in-progress", "completed", false),
+        ("waiting", "failed", false),
+        ("waiting", "failed", true),
+    ] {
+        let root = Root::new();
+        let mut record = with_spawns(decided(to), &["x.1-aaaaaaaa"]);
+        record.as_object_mut().unwrap().remove("target");
+        record["handoff"] = json!({"type": "delegation", "from": {"agent": "a"},
+                                   "to": {"agent": "a"}, "context": {"summary": "s"}});
+        record["handoffd"]["returned"] = to.into();
+        let request = &mut record["handoffd"]["spawns"][0]["request"];
+        request.as_object_mut().unwrap().remove("target");
+        request["handoff"] = json!({"type": "return", "from": {"agent": "a"},
+                                    "to": {"agent": "a"}, "context": {"summary": "it is done"}});
+        if made {
+            let path = "handoffs/pending/x.1-aaaaaaaa.json";
+            root.put(path, &request.to_string());
+        }
+        root.put(&format!("handoffs/{folder}/x.json"), &record.to_string());
+        for _ in 0..2 {
+            root.recover();
+            assert_eq!(root.folders_of("x"), [to]);
+            root.expect_completed("x.1-aaaaaaaa", 1);
+        }
+        assert_eq!(root.starts("x"), 0);
+        let ended = |folder: &str| fs::read_dir(root.path(folder)).unwrap().count();
+        let ended = ended("handoffs/completed") + ended("handoffs/failed");
+        assert_eq!(ended, 2, "{folder} to {to}, made: {made}");
+    }
 }
 
 #[test]

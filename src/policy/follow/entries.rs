@@ -68,6 +68,13 @@ impl<'a> Said<'a> {
         self.0[ARTIFACTS] = delivered.or(self.0[ARTIFACTS]);
         self
     }
+
+    /// Without artifacts that the daemon has not seen.
+    #[must_use]
+    pub fn only_delivered(mut self, record: &'a Record) -> Self {
+        self.0[ARTIFACTS] = None;
+        self.delivered(record)
+    }
 }
 
 impl Entries {
