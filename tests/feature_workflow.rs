@@ -67,6 +67,11 @@ fn a_feature_goes_from_its_design_to_a_persons_yes() {
         help["result"]["summary"]
     );
     let asked = root.record("waiting", &tests);
+    let data = &asked["input"]["data"];
+    assert_eq!(data["origin"]["handoff_id"], "login");
+    assert_eq!(data["origin"]["input"], design["input"]);
+    assert_eq!(data["artifacts"].as_array().unwrap().len(), 2, "{data:#}");
+    assert_eq!(data["artifacts"][0]["path"], "artifacts/design/login.md");
     assert_eq!(asked["waiting"]["on"], "human");
     assert_eq!(asked["target"]["agent_id"], "@tester");
     assert_eq!(asked["waiting"]["done"], asked["result"]["summary"]);

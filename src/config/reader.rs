@@ -11,6 +11,7 @@ use toml::de::DeTable;
 
 use super::error::Problem;
 use super::value::Value;
+use crate::protocol::nearest::nearest;
 
 /// The problems found so far.
 #[derive(Default)]
@@ -163,31 +164,10 @@ pub(super) fn join(path: &str, key: &str) -> String {
 /// The nearest known key, or all of them where none is near.
 fn suggestion(unknown: &str, known: &[&'static str]) -> String {
     let unknown = unknown.to_lowercase().replace('-', "_");
-    let nearest = known
-        .iter()
-        .map(|key| (distance(&unknown, key), *key))
-        .min()
-        .filter(|(distance, key)| *distance <= (key.len() / 3).max(1));
-    match nearest {
-        Some((_, key)) => format!("did you mean `{key}`?"),
+    match nearest(&unknown, known.iter().copied()) {
+        Some(key) => format!("did you mean `{key}`?"),
         None => format!("known here: {}", known.join(", ")),
     }
-}
-
-/// Levenshtein's: how many single-character edits lie between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

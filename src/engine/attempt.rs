@@ -15,7 +15,7 @@ use crate::policy::judge::Exit;
 use crate::protocol::agent::AgentName;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
-use crate::protocol::request::Request;
+use crate::protocol::request::{GateKind, Request};
 use crate::runner::resident::wires::Wire;
 use crate::runner::vitals::{VitalLimits, Vitals};
 use crate::spool::look::Identity;
@@ -122,6 +122,12 @@ impl Running {
             (None, Some(post)) => resident_key(post.number),
             (None, None) => self.key.clone(),
         }
+    }
+
+    /// Whether it passes an advisory gate, which is told once in a budget.
+    pub fn advises(&self) -> bool {
+        self.request.gate == Some(GateKind::Advisory)
+            && self.record.meta.current_attempts().len() == 1
     }
 
     /// Whether its time is over, where that is not the keeper's to tell.

@@ -12,7 +12,7 @@ use crate::durable::Durability;
 use crate::engine::attempt::{NO_SLOT, NotLaunched, Post, Running};
 use crate::engine::handover::{Order, hand_over};
 use crate::engine::hire::give;
-use crate::engine::story::transition;
+use crate::engine::story::{advisory_gate, transition};
 use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::keeper::wire::Key;
@@ -199,11 +199,18 @@ pub fn tell(
 ) -> Receiver<()> {
     let (record, id) = (&running.record, running.key.id.as_str());
     let line = transition(record, id, "started", from, State::InProgress, now.wall);
+    let advice = running
+        .advises()
+        .then(|| advisory_gate(record, id, now.wall));
     world.board.note(record, id, State::InProgress, now.wall);
     let (settled, is_settled) = channel();
-    world
-        .committer
-        .submit(claim, vec![line], move |_| drop::<Sender<()>>(settled));
+    world.committer.submit(
+        claim,
+        advice.into_iter().chain([line]).collect(),
+        move |_| {
+            drop::<Sender<()>>(settled);
+        },
+    );
     is_settled
 }
 

@@ -64,6 +64,9 @@ impl Engine {
             agent = %running.agent,
             "started"
         );
+        if running.advises() {
+            self.advise(&id);
+        }
         if let Some(end) = self.early_ends.remove(&running.key) {
             return self.conclude(running, end);
         }

@@ -36,6 +36,7 @@ enum News {
     Completed,
     WaitingHuman,
     DeadlineNear,
+    AdvisoryGate,
 }
 
 impl News {
@@ -45,6 +46,7 @@ impl News {
             Self::Completed => "completed",
             Self::WaitingHuman => "waiting_human",
             Self::DeadlineNear => "deadline_near",
+            Self::AdvisoryGate => "advisory_gate",
         }
     }
 
@@ -53,16 +55,22 @@ impl News {
         let command = match self {
             Self::Failed => &notify.failed,
             Self::Completed => &notify.completed,
-            Self::WaitingHuman | Self::DeadlineNear => &notify.waiting_human,
+            Self::WaitingHuman | Self::DeadlineNear | Self::AdvisoryGate => &notify.waiting_human,
         };
         command.as_deref()
     }
 
-    fn state(self) -> State {
+    /// The folder in which the record stands as long as this is news.
+    fn state(self, world: &World, id: &str) -> State {
         match self {
             Self::Failed => State::Failed,
             Self::Completed => State::Completed,
             Self::WaitingHuman | Self::DeadlineNear => State::Waiting,
+            // It holds nothing, so the handoff may be anywhere by now.
+            Self::AdvisoryGate => {
+                let states = world.layout.states_of(id);
+                states.first().copied().unwrap_or(State::InProgress)
+            }
         }
     }
 }
@@ -180,6 +188,17 @@ impl Engine {
         }
     }
 
+    /// An advisory gate was passed: people may want to look.
+    pub(super) fn advise(&mut self, id: &str) {
+        tracing::info!(
+            handoff_id = id,
+            "it has an advisory gate; nothing waits for an answer"
+        );
+        if News::AdvisoryGate.command(&self.world.config()).is_some() {
+            self.people.tell(id, News::AdvisoryGate);
+        }
+    }
+
     /// The time to answer a question is nearly over.
     pub(super) fn deadline_near(&mut self, id: &str) {
         let now = self.now_ms();
@@ -225,7 +244,7 @@ fn run(world: &World, id: &str, news: News, closing: &AtomicBool) {
     };
     let event = news.word();
     // It may be somewhere else by now; then there is other news.
-    let path = world.layout.record(news.state(), id);
+    let path = world.layout.record(news.state(world, id), id);
     let Looked::Bytes { bytes, .. } = look(&path, u64::MAX - 1) else {
         return tracing::debug!(handoff_id = id, event, "not told: it has moved on");
     };

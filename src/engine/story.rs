@@ -44,6 +44,15 @@ pub fn transition(
     line
 }
 
+/// One audit line for a gate that holds nothing. Without a revision: the record does not change.
+pub fn advisory_gate(record: &Record, id: &str, at: crate::clock::Wall) -> audit::Event {
+    let line = audit::Event::new(at, "advisory_gate").about(id);
+    match View::of_record(record).text("gate", "name") {
+        Some(name) => line.with("gate", name),
+        None => line,
+    }
+}
+
 /// One audit line for a record that somebody else took out of `waiting/`. Without a revision: what
 /// is gone can't be asked for it.
 pub fn record_gone(id: &str, at: crate::clock::Wall) -> audit::Event {

@@ -9,8 +9,9 @@ use crate::policy::judge::Failure;
 use crate::policy::next::refusal;
 use crate::policy::retry::RetryPolicy;
 use crate::protocol::error::ErrorCode;
-use crate::protocol::field::FieldError;
-use crate::protocol::request::{Finished, Request};
+use crate::protocol::field::{FieldError, quoted};
+use crate::protocol::nearest::nearest;
+use crate::protocol::request::{Finished, GateKind, Request};
 
 /// What holds for one handoff: the request, else its specialist, else the defaults.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,6 +121,9 @@ pub fn plan(request: &Request, config: &Config, needs: &Needs, now: Now) -> Plan
     if runs && !request.agent.is_human() && config.specialist(&request.agent).is_none() {
         return Plan::Refuse(unknown_agent(request, config));
     }
+    if let Some(wrong) = unknown_workflow(request, config) {
+        return Plan::Refuse(refused_fields(&[wrong]));
+    }
     if request.depends_on.contains(&request.id) {
         return Plan::Refuse(depends_on_itself(request.id.as_str()));
     }
@@ -157,7 +161,9 @@ pub fn plan(request: &Request, config: &Config, needs: &Needs, now: Now) -> Plan
         None | Some(Finished::HandedOn) if request.agent.is_human() => {
             Plan::WaitForHuman(Kind::Task)
         }
-        None | Some(Finished::HandedOn) if request.gated => Plan::WaitForHuman(Kind::Gate),
+        None | Some(Finished::HandedOn) if request.gate == Some(GateKind::Blocking) => {
+            Plan::WaitForHuman(Kind::Gate)
+        }
         None | Some(Finished::HandedOn) => Plan::Run,
     }
 }
@@ -189,6 +195,25 @@ pub fn refused_fields(errors: &[FieldError]) -> Failure {
         fields: errors.to_vec(),
         ..refusal(ErrorCode::SchemaValidationFailed, message, actions)
     }
+}
+
+/// A workflow that is not among those that are configured. Where none is, its name means something
+/// to the agents only.
+fn unknown_workflow(request: &Request, config: &Config) -> Option<FieldError> {
+    let (field, name) = request.workflow.as_ref()?;
+    if config.workflows.is_empty() || config.workflows.contains_key(name) {
+        return None;
+    }
+    let known: Vec<&str> = config.workflows.keys().map(AsRef::as_ref).collect();
+    let meant = nearest(name, known.iter().copied())
+        .map(|near| format!("; did you mean {near}?"))
+        .unwrap_or_default();
+    let why = format!(
+        "no workflow is called {}{meant} (known: {})",
+        quoted(name),
+        known.join(", ")
+    );
+    Some(FieldError::new(field, why))
 }
 
 /// A target that nobody answers to.

@@ -32,7 +32,7 @@ impl FieldError {
 }
 
 /// Text in quotes for a message: shortened, and harmless on a terminal.
-pub(super) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 60;
     let cut = text.char_indices().nth(SHOWN).map(|(at, _)| at);
     match cut {

@@ -1,6 +1,7 @@
 //! The fields of the three dialects, as tables: what the daemon reads, and what it only
 //! carries but must be able to rely on.
 
+use super::request::GateKind;
 use super::shape::{Field, MOST, Range, Shape, TEXT_OR_TEXTS, TEXTS, field, needed};
 
 /// How many handoffs one may depend on.
@@ -63,7 +64,11 @@ const RETRY_POLICY: &[Field] = &[
 ];
 
 const WORKFLOW_STATE: &[Field] = &[
-    field("name", Shape::Text, "A key of [workflows]"),
+    field(
+        "name",
+        Shape::Text,
+        "A key of [workflows]; an unknown one is refused where there are any",
+    ),
     field(
         "current_step",
         Shape::Number(Range {
@@ -86,7 +91,11 @@ const STEPS: Shape = Shape::List {
 };
 
 pub const GATE: &[Field] = &[
-    field("type", Shape::Text, "Such as blocking"),
+    field(
+        "type",
+        Shape::Word(&GateKind::WORDS),
+        "Whether it holds the handoff (blocking, the default) or only tells people",
+    ),
     field("name", Shape::Text, "What the gate is called"),
     field("step", Shape::Any, "The step of the workflow"),
     field(

@@ -17,6 +17,7 @@ pub mod lifecycle;
 pub mod links;
 pub mod markdown;
 pub mod name;
+pub mod nearest;
 pub mod patterns;
 pub mod published;
 pub mod record;

@@ -80,8 +80,24 @@ pub struct Request {
     pub output: Expected,
     /// Only reports are finished when they come.
     pub finished: Option<Finished>,
-    /// A person must let it pass before its first attempt.
-    pub gated: bool,
+    /// What its gate does, where it has one.
+    pub gate: Option<GateKind>,
+    /// The workflow that it names, and the field that does.
+    pub workflow: Option<(String, String)>,
+}
+
+/// What a gate does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateKind {
+    /// A person must let the handoff pass before its first attempt.
+    Blocking,
+    /// People are told of it, and nothing waits.
+    Advisory,
+}
+
+impl GateKind {
+    /// In the order in which a message lists them.
+    pub const WORDS: [&str; 2] = ["blocking", "advisory"];
 }
 
 /// What must come out, as far as the request says.
@@ -156,7 +172,11 @@ impl Request {
                 destination: text("expected_output", "destination"),
             },
             finished: finished(&view),
-            gated: view.get("gate").is_some(),
+            gate: gate(&view),
+            workflow: view.text("workflow_state", "name").map(|name| {
+                let (_, path) = view.holder("workflow_state");
+                (join(path, "workflow_state.name"), name.to_owned())
+            }),
         };
         match request.destination(Wall(0)) {
             Some(Err(why)) => {
@@ -298,6 +318,14 @@ fn requires_human(doc: &Map<String, Value>) -> bool {
         .into_iter()
         .flatten()
         .any(|issue| issue.get("requires_human") == Some(&Value::Bool(true)))
+}
+
+fn gate(view: &View<'_>) -> Option<GateKind> {
+    view.get("gate")?;
+    Some(match view.text("gate", "type") {
+        Some("advisory") => GateKind::Advisory,
+        _ => GateKind::Blocking,
+    })
 }
 
 fn retry(view: &View<'_>) -> RetryAsked {

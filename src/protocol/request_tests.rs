@@ -54,7 +54,8 @@ fn a_whole_request_is_read() {
             ..Expected::default()
         },
         finished: None,
-        gated: false,
+        gate: None,
+        workflow: None,
     };
     assert_eq!(request, expected);
 }

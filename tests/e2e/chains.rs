@@ -157,7 +157,7 @@ fn a_workflow_goes_on_by_itself_and_ends_with_its_last_step() {
 }
 
 #[test]
-fn a_step_that_is_named_begins_there_and_an_unknown_workflow_is_only_carried() {
+fn a_step_that_is_named_begins_there_and_an_unknown_workflow_is_refused() {
     let root = Root::team(WORKFLOW, &[("a", ENDS), ("b", ENDS), ("c", ENDS)]);
     let _daemon = Daemon::start(&root);
     let state = json!({ "workflow_state": { "name": "feature", "current_step": 2 } });
@@ -165,11 +165,46 @@ fn a_step_that_is_named_begins_there_and_an_unknown_workflow_is_only_carried() {
     let mid = root.completed("mid");
     let end = root.completed(&child(&mid));
     assert_eq!(end["target"]["agent_id"], "@c");
+    for (id, name, hint) in [
+        ("near", "featur", "did you mean feature?"),
+        ("far", "other", "known: feature"),
+    ] {
+        let state = json!({ "workflow_state": { "name": name, "current_step": 1 } });
+        root.drop_request(id, &with(ask("@a"), state));
+        let (record, code) = root.failed(id);
+        assert_eq!(code, "SCHEMA_VALIDATION_FAILED");
+        let message = text(&record["error"]["message"]);
+        assert!(
+            message.contains(name) && message.contains(hint),
+            "{message}"
+        );
+        assert_eq!(
+            record["validation"]["errors"][0]["field"],
+            "workflow_state.name"
+        );
+        assert!(outcomes(&record).is_empty());
+    }
+    let package = json!({ "handoff": { "from": { "agent": "x" }, "to": { "agent": "@a" },
+        "context": { "summary": "3 parts are specified" }, "workflow_state": { "name": "no" } } });
+    root.drop_request("package", &package);
+    let (record, _) = root.failed("package");
+    assert_eq!(
+        record["validation"]["errors"][0]["field"],
+        "handoff.workflow_state.name"
+    );
+}
+
+#[test]
+fn without_workflows_any_name_is_carried() {
+    let next = r#"echo '{"status": "complete", "phase": "p", "summary": "s",
+        "handoff": {"next_agent": "b", "context": "go on"}}'"#;
+    let root = Root::team("", &[("a", next), ("b", ENDS)]);
+    let _daemon = Daemon::start(&root);
     let state = json!({ "workflow_state": { "name": "other", "current_step": 1 } });
-    root.drop_request("other", &with(ask("@a"), state.clone()));
-    let other = root.completed("other");
-    assert_eq!(other["workflow_state"], state["workflow_state"]);
-    assert!(children(&other).is_empty());
+    root.drop_request("x", &with(ask("@a"), state.clone()));
+    let next = root.completed(&child(&root.completed("x")));
+    assert_eq!(next["workflow_state"], state["workflow_state"]);
+    assert!(children(&next).is_empty());
 }
 
 #[test]

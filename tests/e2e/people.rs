@@ -123,6 +123,47 @@ fn a_gate_holds_a_request_before_its_first_attempt() {
 }
 
 #[test]
+fn an_advisory_gate_tells_people_and_holds_nothing() {
+    let root = Root::team(
+        "notify.waiting_human = ['sh', 'tell.sh']",
+        &[
+            ("plain", "[ $HANDOFF_ATTEMPT = 2 ] || exit 1"),
+            ("tell", ":"),
+        ],
+    );
+    let tell = "cat >marks/$HANDOFF_ID.$HANDOFF_EVENT; echo >>marks/$HANDOFF_ID.$HANDOFF_EVENT";
+    fs::write(root.path("tell.sh"), tell).unwrap();
+    let _daemon = Daemon::start(&root);
+    let gate = |kind: Value| {
+        let gate = json!({ "type": kind, "name": "budget", "deadline": "1s" });
+        with(ask("@plain"), json!({ "gate": gate }))
+    };
+    root.drop_request("x", &gate("advisory".into()));
+    let record = root.completed("x");
+    assert_eq!(outcomes(&record), ["failed", "completed"]);
+    assert!(record["answer"].is_null(), "nobody was waited for");
+    assert_eq!(read(&root, "x.advisory_gate")["gate"]["name"], "budget");
+    assert_eq!(root.told("x", "advisory_gate"), 1, "not with every attempt");
+    for (id, kind) in [("blocking", json!("blocking")), ("default", Value::Null)] {
+        root.drop_request(id, &gate(kind));
+        waits_for_a_person(&root, id, 0);
+        assert_eq!(root.told(id, "advisory_gate"), 0);
+    }
+    root.drop_request("wrong", &gate("optional".into()));
+    let (record, code) = root.failed("wrong");
+    assert_eq!(code, "SCHEMA_VALIDATION_FAILED");
+    let message = text(&record["error"]["message"]);
+    for word in ["gate.type", "blocking", "advisory", "optional"] {
+        assert!(message.contains(word), "{message}");
+    }
+    // A person who is asked is asked, whatever the gate is called.
+    let asked = json!({ "gate": { "type": "advisory" } });
+    root.drop_request("human", &with(ask("human"), asked));
+    root.waiting("human");
+    root.assert_audit_is_sound();
+}
+
+#[test]
 fn a_person_is_asked_asks_back_and_decides() {
     let steps = "workflows.w.steps = [{ phase = 'a', agent = '@plain' }, \
                  { phase = 'b', agent = 'human' }, { phase = 'c', agent = '@next' }]";
@@ -147,7 +188,12 @@ fn a_person_is_asked_asks_back_and_decides() {
         let asked = root.record_that("waiting", &id, |record| children(record).len() == n + 1);
         let kid = children(&asked).pop().unwrap();
         let answered = root.completed(&kid);
-        assert_eq!(answered["input"]["data"]["question"], question);
+        let data = &answered["input"]["data"];
+        assert_eq!(
+            (&data["question"], &data["about"]),
+            (&question.into(), &json!(id))
+        );
+        assert_eq!(data["origin"]["handoff_id"], "x");
         assert_eq!(answered["target"]["agent_id"], "@plain");
     }
     let record = root.record_that("waiting", &id, |record| {

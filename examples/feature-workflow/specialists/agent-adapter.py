@@ -56,15 +56,22 @@ def prompt(record, env):
     target = record.get("target") if isinstance(record.get("target"), dict) else {}
     own = record.get("handoffd") if isinstance(record.get("handoffd"), dict) else {}
     work = record.get("input") if isinstance(record.get("input"), dict) else {}
+    data = work.get("data")
+    origin = answer = None
+    if isinstance(data, dict) and own.get("parent"):
+        # A follow-up has the chain's first request and a person's answer beside its own work.
+        origin, answer = data.get("origin"), data.get("answer")
+        data = {key: value for key, value in data.items() if key not in ("origin", "answer")}
     parts = [
         ("Who you are", env.get("AGENT_ROLE")),
         ("Phase", target.get("phase") or record.get("phase")),
-        ("The work", work.get("data")),
+        ("What was asked first", origin),
+        ("The work", data),
         ("What is expected", package.get("expectations") or record.get("expected_output")),
         ("Context", package.get("context") or record.get("context")),
         ("Where this stands in its workflow", record.get("workflow_state")),
         ("What the helpers that you asked gave back", own.get("returns")),
-        ("What a person answered", record.get("answer")),
+        ("What a person answered", record.get("answer") or answer),
         ("Why your last attempt failed; mend that", env.get("HANDOFF_LAST_ERROR")),
         ("How to answer", REPLY),
     ]
