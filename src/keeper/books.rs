@@ -255,12 +255,9 @@ impl Books {
 
     /// The main process has ended: either that was all, or the rest is ended, too.
     pub fn settle(&mut self, key: &Key, now: u64) {
-        let Some(attempt) = self.attempts.get_mut(key) else {
-            return;
-        };
-        if !attempt.tells() && attempt.is_empty(&self.root) {
+        if self.is_over(key) {
             self.finish(key);
-        } else {
+        } else if let Some(attempt) = self.attempts.get_mut(key) {
             attempt.end_rest(now);
         }
     }
@@ -310,15 +307,20 @@ impl Books {
             attempt.ending = Some(ending);
             return;
         }
-        let whose = attempt.whose(&self.root);
-        if !ending.asked {
-            ending.asked = true;
-            attempt.tree.terminate(whose);
+        let (asks, kills) = (!ending.asked, ending.kill_at <= now);
+        ending.asked = true;
+        if asks {
+            attempt.tree.terminate(attempt.whose(&self.root));
+            self.terminate_outside(key);
         }
-        if ending.kill_at <= now {
-            attempt.tree.kill(whose);
+        if kills && let Some(attempt) = self.attempts.get(key) {
+            attempt.tree.kill(attempt.whose(&self.root));
+            self.kill_outside(key);
         }
-        let over = !attempt.tells() && attempt.is_empty(&self.root);
+        let over = self.is_over(key);
+        let Some(attempt) = self.attempts.get_mut(key) else {
+            return;
+        };
         ending.look_at = match attempt.tree {
             Tree::Loose => now + LOOK_LOOSE_MS,
             // Its end shows by itself, so there is nothing to do before the kill.

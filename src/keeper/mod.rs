@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  daemon ── client ──socket── serve ── books ──┬─ spawn ── cgroup   ├─ tree
-//!                     (frame, wire)             ├─ minder (no cgroup)┘ (clone, confine)
+//!                     (frame, wire)             ├─ minder (no cgroup)┘ (clone, confine, outside)
 //!                     (proof, peer)             └─ journal ── recover (the next keeper)
 //! ```
 //!
@@ -29,6 +29,7 @@ pub mod frame;
 pub mod journal;
 mod launch;
 mod minder;
+mod outside;
 mod peer;
 mod pool;
 mod proc;
@@ -54,9 +55,12 @@ use rustix::fs::FlockOperation;
 use rustix::process::Resource;
 
 pub use client::{Client, Launch, Reader, Setup};
+pub use outside::unclaimed;
 pub use proc::{Stray, alive_outside, is_alive};
 
 const LOCK: &str = "keeper.v1.lock";
+/// What its process calls itself.
+const NAME: &str = "handoffd-keeper";
 /// What attempts create with at least, and so does the keeper.
 const UMASK: u32 = 0o027;
 
@@ -169,7 +173,7 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
     let least = rustix::fs::Mode::from_raw_mode(UMASK);
     let inherited = rustix::process::umask(least);
     rustix::process::umask(inherited | least);
-    let _ = rustix::thread::set_name(c"handoffd-keeper");
+    let _ = rustix::thread::set_name(&std::ffi::CString::new(NAME)?);
     let Some(_lock) = lock(&run_dir, &folder)? else {
         return ready.write_all(b"\n"); // another one is there
     };

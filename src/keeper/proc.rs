@@ -97,10 +97,9 @@ pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Stat>, signal: Sig
 /// What forks and leaves faster than /proc can be walked is never found in a walk. Below a
 /// subreaper it is a child at nearly every moment, and this takes a moment.
 pub fn kill_children(parent: i32) -> bool {
-    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
     let mut any = false;
-    for pid in list.unwrap_or_default().split_ascii_whitespace() {
-        let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) else {
+    for pid in listed_children(parent).unwrap_or_default() {
+        let Some(pid) = Pid::from_raw(pid) else {
             continue;
         };
         let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else {
@@ -112,6 +111,24 @@ pub fn kill_children(parent: i32) -> bool {
         }
     }
     any
+}
+
+/// The children of a process with one thread, also those that have ended and were not waited for.
+pub fn children(parent: i32) -> Vec<i32> {
+    listed_children(parent).unwrap_or_else(|_| {
+        let all = snapshot().into_values();
+        all.filter(|stat| stat.ppid == parent)
+            .map(|stat| stat.pid)
+            .collect()
+    })
+}
+
+fn listed_children(parent: i32) -> io::Result<Vec<i32>> {
+    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
+    Ok(list
+        .split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect())
 }
 
 /// Every process there is, by pid.

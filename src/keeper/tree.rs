@@ -123,7 +123,7 @@ fn dash(minder: i32) {
     }
 }
 
-fn loose(whose: Whose<'_>) -> Vec<Stat> {
+pub fn loose(whose: Whose<'_>) -> Vec<Stat> {
     let all = proc::snapshot();
     // A session keeps its number from being used again for as long as anyone is in it. So if
     // the number is a process's that is not ours, the session is not ours either.

@@ -29,6 +29,7 @@ mod disk;
 mod disks;
 #[cfg(target_arch = "x86_64")]
 mod errors;
+mod fences;
 mod hostile;
 mod injection;
 #[cfg(target_arch = "x86_64")]

@@ -2,18 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 
 use super::gather::Seen;
 use super::{Fault, Invariant, Report};
-use crate::keeper::alive_outside;
 use crate::keeper::wire::{RESIDENT, VERIFY};
+use crate::keeper::{self, alive_outside};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::spool::look::Identity;
 use crate::spool::scan;
 
+/// How long a process may take to be known as an attempt's after it was made.
+const SETTLES_WITHIN: Duration = Duration::from_millis(200);
+
 pub fn check(layout: &Layout, seen: &Seen, works: bool, report: &mut Report) -> io::Result<()> {
     alive(layout, seen, report)?;
+    unclaimed(layout, report);
     left_in_run(layout, seen, works, report);
     Ok(())
 }
@@ -58,6 +63,25 @@ fn alive(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Result<()> {
             .push(fault.at(standing.path.clone(), standing.identity));
     }
     Ok(())
+}
+
+/// Processes that the keeper holds and that belong to no attempt. What is there twice in a row is not
+/// just being started.
+fn unclaimed(layout: &Layout, report: &mut Report) {
+    let look = || keeper::unclaimed(layout.run(), layout.root());
+    let mut found = look();
+    if !found.is_empty() {
+        std::thread::sleep(SETTLES_WITHIN);
+        let still = look();
+        found.retain(|process| still.contains(process));
+    }
+    for (pid, _) in found {
+        let what = format!("process {pid} is a child of the keeper and belongs to no attempt");
+        let then =
+            format!("the keeper ends it with the next attempt that ends; or end it: kill {pid}");
+        let fault = Fault::new(Invariant::Attempts, what, then);
+        report.breaches.push(fault.at("handoffs", None));
+    }
 }
 
 /// What an attempt left in `run/` goes when its outcome is written; a daemon that was killed in
