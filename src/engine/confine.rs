@@ -21,6 +21,7 @@ use crate::keeper::confine::{Confine, Limit, Owner, Rule, Sandbox};
 use crate::keeper::wire::Key;
 use crate::runner::launch::working_dir;
 use crate::runner::slots::Slot;
+use crate::runner::vitals::STDERR_FLOOD_FACTOR;
 use crate::spool::look::open_quietly;
 use crate::store::artifacts::RelPath;
 
@@ -189,6 +190,19 @@ fn make(
         artifact,
         variables,
     })
+}
+
+/// The largest file that an attempt may write: more than any artifact or output that counts, with
+/// room for what it writes besides. It is what stops a flood while no daemon looks. A specialist's own
+/// `rlimits.fsize` is applied with its other limits.
+pub fn largest_file(config: &Config, specialist: &Specialist) -> Option<u64> {
+    const ROOM: u64 = 4;
+    if specialist.rlimits.fsize.is_some() {
+        return None;
+    }
+    let daemon = &config.daemon;
+    let log = daemon.max_output_size.saturating_mul(STDERR_FLOOD_FACTOR);
+    Some(log.max(daemon.max_artifact_size).saturating_mul(ROOM))
 }
 
 fn limits(limits: &Rlimits) -> Vec<Limit> {

@@ -119,6 +119,7 @@ pub fn order(
             slot.stdout.into(),
             slot.stderr.into(),
         ],
+        fsize: confine::largest_file(&world.config(), specialist),
         confine,
         turn,
     })

@@ -84,6 +84,7 @@ fn hire(
         world.wires.listen(&wire)?;
         let sent = keeper.start_quietly(Launch {
             argv,
+            fsize: confine::largest_file(&world.config(), specialist),
             confine,
             turn: None,
             env: resident_environment(root, &context, (&key.id, number), specialist, |name| {

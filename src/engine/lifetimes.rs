@@ -263,7 +263,9 @@ impl Engine {
                 Finding::Lingering => sampled.whole_result.then_some(Why::Linger),
             };
             if let Some(why) = why {
-                self.end(&sampled.id, why, None);
+                // A flood fills the disk in its grace.
+                let grace_ms = (why == Why::Flood).then_some(0);
+                self.end(&sampled.id, why, grace_ms);
             } else if sampled.record_touched && !self.restoring.contains(&sampled.id) {
                 self.put_back(&sampled.id);
             }

@@ -56,6 +56,8 @@ pub struct Launch {
     pub note: Value,
     /// stdin, stdout and stderr.
     pub stdio: [OwnedFd; 3],
+    /// See [`Start::fsize`].
+    pub fsize: Option<u64>,
     /// What it is held to besides.
     pub confine: Option<Box<Confine>>,
     /// It is given ahead: when it is to start, and the file with its content.
@@ -169,6 +171,7 @@ impl Client {
             note: launch.note,
             quiet,
             confine: launch.confine,
+            fsize: launch.fsize,
             turn,
         }));
         let files = launch.stdio.iter().chain(&content);

@@ -33,6 +33,12 @@ use rustix::pipe::PipeFlags;
 use super::confine::{Prepared, stage};
 use super::spawn;
 
+/// What a limit is about: the type of `RLIMIT_NOFILE` differs from C library to C library.
+#[cfg(target_env = "gnu")]
+pub type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+pub type Resource = libc::c_int;
+
 /// What a child does until it is its command. The pointers are the command's.
 #[derive(Debug)]
 pub struct Plan {
@@ -41,8 +47,8 @@ pub struct Plan {
     pub argv: *const *const libc::c_char,
     pub envp: *const *const libc::c_char,
     pub cwd: *const libc::c_char,
-    /// The limit on open descriptors that attempts get, which is not the keeper's own.
-    pub nofile: Option<libc::rlimit>,
+    /// The limits that an attempt gets, which are not the keeper's own.
+    pub limits: [(Resource, Option<libc::rlimit>); 2],
     /// All above 2, so that none overwrites another before its turn.
     pub stdio: [RawFd; 3],
     /// Signals that the keeper ignores, one bit each: all that a command would inherit of its
@@ -123,10 +129,12 @@ impl Plan {
             // What was sent in between has waited, and counts now.
             let mask = [libc::SIG_SETMASK as usize, &raw const none as usize, 0, 8];
             system(libc::SYS_rt_sigprocmask, mask);
-            if let Some(limit) = &self.nofile {
-                let limit = std::ptr::from_ref(limit) as usize;
-                let own = [0, libc::RLIMIT_NOFILE as usize, limit, 0];
-                system(libc::SYS_prlimit64, own);
+            for (resource, limit) in &self.limits {
+                if let Some(limit) = limit {
+                    let limit = std::ptr::from_ref(limit) as usize;
+                    let own = [0, *resource as usize, limit, 0];
+                    system(libc::SYS_prlimit64, own);
+                }
             }
             for (target, source) in (0..).zip(self.stdio) {
                 let done = system(libc::SYS_dup3, [source as usize, target, 0, 0]);
@@ -451,7 +459,7 @@ mod tests {
             argv: args.as_ptr(),
             envp: none.as_ptr(),
             cwd: c"/".as_ptr(),
-            nofile: None,
+            limits: [(libc::RLIMIT_NOFILE, None), (libc::RLIMIT_FSIZE, None)],
             stdio: [null.as_raw_fd(); 3],
             ignored: 0,
             errors: None,

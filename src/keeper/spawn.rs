@@ -32,6 +32,8 @@ pub struct Command {
     program: OsString,
     /// The limit on open descriptors that attempts get, which is not the keeper's own.
     nofile: Option<libc::rlimit>,
+    /// The limit on the size of files.
+    fsize: Option<libc::rlimit>,
     /// Boxed, because a child has a pointer to it.
     confine: Option<Box<Prepared>>,
 }
@@ -60,6 +62,10 @@ impl Command {
             cwd: text(&start.cwd.0)?,
             program: program.0.clone(),
             nofile,
+            fsize: start.fsize.map(|bytes| libc::rlimit {
+                rlim_cur: bytes,
+                rlim_max: bytes,
+            }),
             confine: match &start.confine {
                 Some(confine) => Some(Box::new(Prepared::of((**confine).clone())?)),
                 None => None,
@@ -75,7 +81,10 @@ impl Command {
             argv: self.argv.pointers.as_ptr(),
             envp: self.envp.pointers.as_ptr(),
             cwd: self.cwd.as_ptr(),
-            nofile: self.nofile,
+            limits: [
+                (libc::RLIMIT_NOFILE, self.nofile),
+                (libc::RLIMIT_FSIZE, self.fsize),
+            ],
             stdio,
             ignored: *IGNORED,
             errors: None,

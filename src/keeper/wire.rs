@@ -171,6 +171,9 @@ pub struct Start {
     /// What it is held to, where it is. Only for a keeper that said that it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confine: Option<Box<Confine>>,
+    /// The largest file that it may write, in bytes. An older keeper does not limit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fsize: Option<u64>,
     /// It is given ahead, with a fourth descriptor. Only for a keeper that said that it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Box<Turn>>,

@@ -31,9 +31,10 @@ fn the_orders_of_version_1_stay_as_they_are() {
                 note: note(),
                 quiet: true,
                 confine: None,
+                fsize: Some(4096),
                 turn: None,
             })),
-            r#"{"start":{"key":{"id":"x","attempt":2},"argv":["sh","-c"],"env":[["PATH","/bin"],["ODD",{"hex":"61ff"}]],"cwd":"/root","deadline_boot_ms":90000,"grace_ms":500,"note":{"n":12345678901234567890123,"f":1.0},"quiet":true}}"#,
+            r#"{"start":{"key":{"id":"x","attempt":2},"argv":["sh","-c"],"env":[["PATH","/bin"],["ODD",{"hex":"61ff"}]],"cwd":"/root","deadline_boot_ms":90000,"grace_ms":500,"note":{"n":12345678901234567890123,"f":1.0},"quiet":true,"fsize":4096}}"#,
         ),
         (
             Order::End {

@@ -26,7 +26,7 @@ pub struct VitalLimits {
 }
 
 /// stderr is a log and is cut, not judged; only a flood of it ends an attempt.
-const STDERR_FLOOD_FACTOR: u64 = 8;
+pub const STDERR_FLOOD_FACTOR: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {

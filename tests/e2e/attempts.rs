@@ -266,6 +266,23 @@ fn a_flood_is_stopped() {
 }
 
 #[test]
+fn a_flood_that_ignores_sigterm_has_no_grace() {
+    // A grace that the test would not outlive.
+    let root = Root::with(&format!(
+        "{NO_RETRY}daemon.max_output_size = '64KiB'\ndefaults.kill_grace = '10m'"
+    ));
+    let _daemon = Daemon::start(&root);
+    for (id, to) in [("out", ""), ("err", " >&2")] {
+        let deaf =
+            format!("trap '' TERM; while :; do head -c 65536 /dev/zero{to}; sleep 0.01; done");
+        root.drop_request(id, &orders(&deaf));
+        let (record, code) = root.failed(id);
+        assert_eq!(code, "PROCESSING_ERROR", "{id}");
+        assert_eq!(record["handoffd"]["attempts"][0]["signal"], 9, "{record:#}");
+    }
+}
+
+#[test]
 fn stderr_is_kept_in_a_log_and_its_tail_is_in_the_failure() {
     let root = Root::with(NO_RETRY);
     let _daemon = Daemon::start(&root);

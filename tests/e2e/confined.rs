@@ -150,6 +150,58 @@ fn what_can_not_be_applied_fails_the_attempt_and_names_the_key() {
     }
 }
 
+#[test]
+fn no_attempt_writes_a_file_that_fills_the_disk() {
+    let script = "ulimit -f >&2; exec head -c 1000000 /dev/zero > big";
+    let small = "daemon.max_artifact_size = '64KiB'\ndaemon.max_output_size = '1KiB'";
+    for cgroups in [true, false] {
+        let root = held("", &[]);
+        let write = |script: &str, keys: &[&str]| {
+            hold(&root, script, keys);
+            let text = fs::read_to_string(root.path("handoffd.toml")).unwrap();
+            fs::write(root.path("handoffd.toml"), format!("{small}\n{text}")).unwrap();
+        };
+        write(script, &[]);
+        let daemon = if cgroups {
+            Daemon::start(&root)
+        } else {
+            Daemon::start_without_cgroups(&root)
+        };
+        drop_for_held(&root, "x", false);
+        let (record, code) = root.failed("x");
+        assert_eq!(code, "PROCESSING_ERROR");
+        let message = text(&record["error"]["message"]);
+        assert!(message.contains("SIGXFSZ"), "{message}");
+        assert!(
+            record["recovery_actions"]
+                .to_string()
+                .contains("rlimits.fsize")
+        );
+        // Four times the larger of the two, in blocks of 512 bytes.
+        assert_eq!(log(&root, "x"), "512\n");
+        assert_eq!(fs::metadata(root.path("big")).unwrap().len(), 256 * 1024);
+        // The same from below a shell, which is what most specialists are.
+        write("head -c 1000000 /dev/zero > big", &[]);
+        drop_for_held(&root, "y", false);
+        let message = text(&root.failed("y").0["error"]["message"]);
+        assert!(message.contains("larger than its limit"), "{message}");
+        // A limit of the specialist's own wins, also a higher one.
+        write(script, &["rlimits = { fsize = '2MiB' }"]);
+        daemon.signal(Signal::HUP);
+        wait_until("the new limit", || {
+            let id = format!("own-{}", root.names("handoffs/failed").len());
+            drop_for_held(&root, &id, false);
+            let ended = || {
+                ["completed", "failed"]
+                    .into_iter()
+                    .find(|state| root.record_in(state, &id).is_some())
+            };
+            (wait_until("its end", ended) == "completed").then_some(())
+        });
+        assert_eq!(fs::metadata(root.path("big")).unwrap().len(), 1_000_000);
+    }
+}
+
 const NOBODY_WORKS: &str = r#"
 id -un >&2
 id -G >&2

@@ -180,6 +180,7 @@ impl Bench {
                 open(format!("{id}.err")),
             ],
             confine: None,
+            fsize: None,
             turn: None,
         }
     }

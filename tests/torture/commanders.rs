@@ -77,6 +77,7 @@ fn command(victim: &Path, loot: &Path) -> std::io::Result<String> {
         note: json!({}),
         quiet: false,
         confine: None,
+        fsize: None,
         turn: None,
     }));
     let null = || -> std::io::Result<OwnedFd> {

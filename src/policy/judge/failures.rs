@@ -146,6 +146,7 @@ pub fn exit_words(exit: Exit) -> String {
     match exit {
         Exit::Lives => "lives on".to_owned(),
         Exit::Code(code) => format!("exited with {code}"),
+        Exit::Signal(SIGXFSZ) => format!("was killed by signal {SIGXFSZ} (SIGXFSZ)"),
         Exit::Signal(signal) => format!("was killed by signal {signal}"),
         Exit::Unknown => "ended, its exit code is lost".to_owned(),
     }
@@ -178,12 +179,30 @@ pub(super) fn claimed_failure(
     told
 }
 
+/// The signal of a process that writes past its limit on the size of files, and how a shell exits of
+/// whose command that was the end.
+const SIGXFSZ: i32 = 25;
+const SHELL_SAYS_SIGXFSZ: i32 = 128 + SIGXFSZ;
+
 pub(super) fn bad_exit(exit: Exit, result: Option<Map<String, Value>>, ended: &Ended) -> Failure {
     let mut told = failure(
         ErrorCode::ProcessingError,
         with_tail(format!("the specialist {}", exit_words(exit)), ended),
         vec![mend_cause(&ended.stderr_tail)],
     );
+    if let Exit::Signal(SIGXFSZ) | Exit::Code(SHELL_SAYS_SIGXFSZ) = exit {
+        let what = format!(
+            "the specialist {}: it wrote a file that is larger than its limit",
+            exit_words(exit)
+        );
+        told.message = with_tail(what, ended);
+        told.actions = vec![
+            "Let the specialist write smaller files".to_owned(),
+            "Or set rlimits.fsize of the specialist (without it, the limit is four times \
+             daemon.max_artifact_size), send the daemon SIGHUP, then retry"
+                .to_owned(),
+        ];
+    }
     if let Exit::Code(code @ (64 | 65 | 77 | 78)) = exit {
         told.retryable = false;
         let what = match code {
