@@ -182,6 +182,7 @@ mod tests {
                     grace_ms: 6,
                     boot: "b".to_owned(),
                     held: journal::Held::Minder,
+                    user: None,
                 },
                 _ => Line::Gone { key },
             };

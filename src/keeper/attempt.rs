@@ -43,6 +43,8 @@ pub struct Attempt {
     pub note: serde_json::Value,
     pub deadline: u64,
     pub grace: u64,
+    /// Another user that it runs as.
+    pub user: Option<u32>,
     pub tree: Tree,
     /// Its cgroup, where it was given one by this keeper.
     pub group: Option<Group>,
@@ -62,6 +64,7 @@ impl Attempt {
             note: entry.note,
             deadline: entry.deadline_boot_ms,
             grace: entry.grace_ms,
+            user: entry.user,
             tree: Tree::Loose,
             group: None,
             watch: Watch::Nothing,
@@ -78,6 +81,7 @@ impl Attempt {
             root,
             key: &self.key,
             main: self.main,
+            user: self.user,
         }
     }
 

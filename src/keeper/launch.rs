@@ -56,6 +56,10 @@ impl Books {
             note: start.note,
             deadline: start.deadline_boot_ms,
             grace: start.grace_ms,
+            user: start
+                .confine
+                .as_ref()
+                .and_then(|it| Some(it.owner.as_ref()?.uid)),
             tree: Tree::Loose,
             group: None,
             watch: Watch::Nothing,
@@ -113,6 +117,7 @@ impl Books {
             grace_ms: attempt.grace,
             boot: clock::boot_id().to_owned(),
             held,
+            user: attempt.user,
         };
         self.journal.append(&line).map_err(|error| Failure {
             errno: error.raw_os_error().unwrap_or(libc::ENOSPC),

@@ -56,7 +56,7 @@ use rustix::process::Resource;
 
 pub use client::{Client, Launch, Reader, Setup};
 pub use outside::unclaimed;
-pub use proc::{Stray, alive_outside, is_alive};
+pub use proc::{Stray, Users, alive_outside, is_alive};
 
 const LOCK: &str = "keeper.v1.lock";
 /// What its process calls itself.

@@ -126,7 +126,7 @@ impl Books {
         let others = || self.attempts.values().filter(|other| other.key != *key);
         others().any(holds)
             || others().any(|it| it.main.is_some_and(|(main, _)| main == stat.session))
-            || proc::attempt_of(stat.pid, &self.root)
+            || proc::attempt_of(stat.pid, &self.root, &self.users())
                 .is_some_and(|of| of != *key && self.attempts.contains_key(&of))
     }
 }
@@ -146,6 +146,7 @@ pub fn unclaimed(run_dir: &Path, root: &Path) -> Vec<(i32, u64)> {
         return Vec::new();
     };
     let known = journal::read(run_dir).unwrap_or_default();
+    let users = proc::Users::of(run_dir);
     let fence = super::tag_of(run_dir)
         .map(|tag| format!("handoffd-{}", tag.to_string_lossy()))
         .unwrap_or_default();
@@ -154,7 +155,7 @@ pub fn unclaimed(run_dir: &Path, root: &Path) -> Vec<(i32, u64)> {
             let main = entry.pid.zip(entry.starttime);
             [main, entry.minder].contains(&Some((stat.pid, stat.starttime)))
                 || main.is_some_and(|(main, _)| main == stat.session)
-                || proc::attempt_of(stat.pid, root).as_ref() == Some(&entry.key)
+                || proc::attempt_of(stat.pid, root, &users).as_ref() == Some(&entry.key)
         };
         let in_fence =
             cgroup::of(stat.pid).is_some_and(|dir| dir.iter().any(|name| name == fence.as_str()));

@@ -24,7 +24,13 @@ impl Books {
                 .attempts
                 .values()
                 .any(|attempt| has_begun(attempt, &line))
-            || proc::attempt_of(pid, &self.root).is_some_and(|key| self.attempts.contains_key(&key))
+            || proc::attempt_of(pid, &self.root, &self.users())
+                .is_some_and(|key| self.attempts.contains_key(&key))
+    }
+
+    /// The users that its attempts run as.
+    pub fn users(&self) -> proc::Users {
+        proc::Users::with(self.attempts.values().filter_map(|it| it.user))
     }
 
     fn is_in_their_cgroups(&self, pid: i32) -> bool {

@@ -16,6 +16,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::journal;
 use super::wire::Key;
 use crate::mutant;
 
@@ -165,10 +166,39 @@ pub fn descendants(snapshot: &HashMap<i32, Stat>, roots: &[i32]) -> Vec<Stat> {
     found
 }
 
-/// The attempt of this root that a process was started for, as its environment says.
-pub fn attempt_of(pid: i32, root: &Path) -> Option<Key> {
+/// The users whose processes may be attempts of a root. What others have in their environment is
+/// their own business.
+#[derive(Debug, Clone)]
+pub struct Users(HashSet<u32>);
+
+impl Users {
+    /// Our own, and others that attempts run as.
+    pub fn with(others: impl IntoIterator<Item = u32>) -> Self {
+        let own = rustix::process::geteuid().as_raw();
+        Self(others.into_iter().chain([own]).collect())
+    }
+
+    /// The daemon's, whose the run folder is, and all that the keeper's journal names.
+    pub fn of(run_dir: &Path) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let daemon = fs::metadata(run_dir).map(|meta| meta.uid());
+        Self(journal::users(run_dir).into_iter().chain(daemon).collect())
+    }
+
+    /// Whether a process is of one of them, whoever it acts as.
+    fn have(&self, pid: i32) -> bool {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        user.and_then(|users| users.split_ascii_whitespace().next()?.parse().ok())
+            .is_some_and(|user| self.0.contains(&user))
+    }
+}
+
+/// The attempt of this root that a process was started for, as its environment says, if it is a
+/// process of one of these users.
+pub fn attempt_of(pid: i32, root: &Path, users: &Users) -> Option<Key> {
     let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    key_in(&environ, root)
+    key_in(&environ, root).filter(|_| users.have(pid))
 }
 
 fn key_in(environ: &[u8], root: &Path) -> Option<Key> {
@@ -213,14 +243,14 @@ pub struct Stray {
 /// handoff `id`, where one is given), whoever its parent is. One scan of /proc.
 ///
 /// Which of them are strays is for the caller to tell: those whose key no journal knows as
-/// running. Processes of other users can't be looked into and are not found.
-pub fn alive_outside(root: &Path, id: Option<&str>) -> io::Result<Vec<Stray>> {
+/// running. Processes of users other than these are not found, nor what can't be looked into.
+pub fn alive_outside(root: &Path, users: &Users, id: Option<&str>) -> io::Result<Vec<Stray>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|n| n.parse().ok()) else {
             continue;
         };
-        let Some(key) = attempt_of(pid, root) else {
+        let Some(key) = attempt_of(pid, root, users) else {
             continue;
         };
         let Some(stat) = Stat::read(pid) else {

@@ -111,9 +111,10 @@ pub fn clear_cgroups(books: &Books) {
 /// never touched: ourselves, and those that we were started by.
 pub fn end_strays(books: &Books, spared: &HashSet<i32>) {
     let begun = clock::boot_ms();
+    let users = proc::Users::of(&books.run_dir);
     let mut asked = HashSet::new();
     loop {
-        let strays: Vec<proc::Stray> = proc::alive_outside(&books.root, None)
+        let strays: Vec<proc::Stray> = proc::alive_outside(&books.root, &users, None)
             .unwrap_or_default()
             .into_iter()
             .filter(|stray| !books.knows(stray) && !spared.contains(&stray.pid))

@@ -15,7 +15,7 @@ use super::wire::Key;
 use super::{cgroup, proc};
 use crate::clock;
 use crate::mutant;
-use proc::Stat;
+use proc::{Stat, Users};
 
 /// Rounds of stopping before the kill. Each finds what the last one's were starting.
 const ROUNDS: usize = 20;
@@ -37,6 +37,8 @@ pub struct Whose<'a> {
     pub key: &'a Key,
     /// The main process, by pid and start time. Its pid is its session, too.
     pub main: Option<(i32, u64)>,
+    /// Another user that it runs as.
+    pub user: Option<u32>,
 }
 
 impl Tree {
@@ -132,11 +134,12 @@ pub fn loose(whose: Whose<'_>) -> Vec<Stat> {
         leader.is_none_or(|leader| leader.starttime == *starttime)
             || mutant::is("forged-record-believed")
     });
+    let users = Users::with(whose.user);
     let mut members: Vec<Stat> = all
         .values()
         .filter(|stat| {
             session.is_some_and(|(pid, _)| pid == stat.session)
-                || proc::attempt_of(stat.pid, whose.root).as_ref() == Some(whose.key)
+                || proc::attempt_of(stat.pid, whose.root, &users).as_ref() == Some(whose.key)
         })
         .copied()
         .collect();

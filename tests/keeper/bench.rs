@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use handoffd::clock::boot_ms;
 use handoffd::keeper::wire::{Exit, Held, Key, Report, Why};
-use handoffd::keeper::{Client, Launch, Reader, Setup, alive_outside};
+use handoffd::keeper::{Client, Launch, Reader, Setup, Users, alive_outside};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -212,6 +212,11 @@ impl Bench {
             .collect()
     }
 
+    /// The users whose processes may be attempts of this root.
+    pub fn users(&self) -> Users {
+        Users::of(&self.setup.run_dir)
+    }
+
     pub fn kill_keeper(&self) {
         let keepers = self.named("handoffd-keeper");
         assert_eq!(keepers.len(), 1);
@@ -238,7 +243,7 @@ impl Drop for Bench {
                 }
             }
         }
-        for stray in alive_outside(self.dir.path(), None).unwrap_or_default() {
+        for stray in alive_outside(self.dir.path(), &self.users(), None).unwrap_or_default() {
             let _ = kill_process(Pid::from_raw(stray.pid).unwrap(), Signal::KILL);
         }
     }

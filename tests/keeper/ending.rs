@@ -85,7 +85,10 @@ pub fn one_that_keeps_forking_away_ends(bench: &Bench) {
     for pid in hops().lines() {
         assert!(!is_alive(pid.parse().unwrap()));
     }
-    assert_eq!(alive_outside(bench.dir.path(), None).unwrap(), []);
+    assert_eq!(
+        alive_outside(bench.dir.path(), &bench.users(), None).unwrap(),
+        []
+    );
     assert_eq!(hops().lines().count(), count);
 }
 

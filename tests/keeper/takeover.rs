@@ -153,7 +153,7 @@ pub fn a_stray_is_ended_before_anything_else(bench: &Bench) {
         .spawn()
         .unwrap();
     let pid = bench.pid_in("stray");
-    let found = alive_outside(bench.dir.path(), Some("stray")).unwrap();
+    let found = alive_outside(bench.dir.path(), &bench.users(), Some("stray")).unwrap();
     assert!(
         found
             .iter()
@@ -166,6 +166,70 @@ pub fn a_stray_is_ended_before_anything_else(bench: &Bench) {
     assert_eq!(next.held("known").unwrap().state, State::Running);
     next.client.end(&key("known"), Why::Stop, 100).unwrap();
     next.ended("known");
+}
+
+/// A process of another user that has the variables of an attempt, for whatever reason.
+#[test]
+fn a_process_of_another_user_is_no_stray() {
+    use std::os::unix::process::CommandExt;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can play another user");
+        return;
+    }
+    for no_cgroup in [false, true] {
+        let bench = Bench::new(no_cgroup);
+        let mut other = std::process::Command::new("sleep");
+        let other = other
+            .arg("600")
+            .uid(65533)
+            .env("HANDOFF_ROOT", bench.dir.path())
+            .env("HANDOFF_ID", "stray")
+            .env("HANDOFF_ATTEMPT", "4");
+        let mut other = other.spawn().unwrap();
+        let pid = i32::try_from(other.id()).unwrap();
+        let _daemon = bench.connect();
+        let lives = is_alive(pid);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(lives, "the keeper ended it");
+    }
+}
+
+/// Only its variables tell whose it is: it left its session, and its minder was killed.
+#[test]
+fn what_an_attempt_of_another_user_leaves_is_found_without_its_minder() {
+    use std::os::unix::fs::PermissionsExt;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can start attempts as another user");
+        return;
+    }
+    let bench = Bench::new(true);
+    let everybody = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(bench.dir.path(), everybody).unwrap();
+    let daemon = bench.connect();
+    let mut launch = bench.script("x", "setsid sleep 600 & echo $!; exec sleep 600");
+    let owner = handoffd::keeper::confine::Owner {
+        name: "another".to_owned(),
+        uid: 65533,
+        gid: 65533,
+        groups: Vec::new(),
+    };
+    launch.confine = Some(Box::new(handoffd::keeper::confine::Confine {
+        owner: Some(owner),
+        ..Default::default()
+    }));
+    daemon.client.start(launch).unwrap();
+    let far = bench.pid_in("x.out");
+    for pid in bench.named("handoffd-minder") {
+        kill(pid, Signal::KILL);
+    }
+    bench.kill_keeper();
+    let next = bench.connect();
+    assert_eq!(next.held("x").unwrap().state, State::Running);
+    assert!(is_alive(far));
+    next.client.end(&key("x"), Why::Stop, 100).unwrap();
+    next.ended("x");
+    assert!(!is_alive(far));
 }
 
 pub fn it_does_not_mind_sigterm(bench: &Bench) {

@@ -163,6 +163,7 @@ fn start(boot: &str) -> Line {
         grace_ms: 0,
         boot: boot.to_owned(),
         held: Held::Minder,
+        user: None,
     }
 }
 

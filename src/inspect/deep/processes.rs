@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::gather::Seen;
 use super::{Fault, Invariant, Report};
 use crate::keeper::wire::{RESIDENT, VERIFY};
-use crate::keeper::{self, alive_outside};
+use crate::keeper::{self, Users, alive_outside};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::spool::look::Identity;
@@ -30,7 +30,7 @@ fn handoff_of(key: &str) -> &str {
 
 fn alive(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Result<()> {
     let mut attempts: BTreeMap<String, BTreeMap<u32, i32>> = BTreeMap::new();
-    for process in alive_outside(layout.root(), None)? {
+    for process in alive_outside(layout.root(), &Users::of(layout.run()), None)? {
         report.examined.processes += 1;
         // None of them is an attempt: several at once are right.
         if process.key.id == RESIDENT {

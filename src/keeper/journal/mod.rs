@@ -49,6 +49,9 @@ pub enum Line {
         grace_ms: u64,
         boot: String,
         held: Held,
+        /// The user it runs as, where that is not the keeper's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<u32>,
     },
     Minder {
         key: Key,
@@ -91,6 +94,7 @@ pub struct Entry {
     /// another.
     pub boot: String,
     pub held: Held,
+    pub user: Option<u32>,
     pub minder: Option<(i32, u64)>,
     /// None if it was only about to be started.
     pub pid: Option<i32>,
@@ -123,6 +127,7 @@ impl Entry {
             grace_ms: self.grace_ms,
             boot: self.boot.clone(),
             held: self.held.clone(),
+            user: self.user,
         }];
         lines.extend(self.minder.map(minder));
         lines.extend(self.pid.zip(self.starttime).map(process));
@@ -158,6 +163,21 @@ pub fn read(run_dir: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries.into_values().collect())
 }
 
+/// The users whom the journal names, also for attempts that are forgotten.
+pub fn users(run_dir: &Path) -> Vec<u32> {
+    let texts = NAMES
+        .iter()
+        .filter_map(|name| std::fs::read(run_dir.join(name)).ok());
+    let user = |line| match line {
+        Line::Start { user, .. } => user,
+        _ => None,
+    };
+    texts
+        .flat_map(|text| lines(&text))
+        .filter_map(user)
+        .collect()
+}
+
 /// The lines that can be read; a torn one, or what a power cut left, is passed over.
 fn lines(text: &[u8]) -> Vec<Line> {
     text.split(|&byte| byte == b'\n')
@@ -186,6 +206,7 @@ fn apply(entries: &mut BTreeMap<Key, Entry>, line: Line) -> io::Result<()> {
             grace_ms,
             boot,
             held,
+            user,
         } => {
             let entry = Entry {
                 key: key.clone(),
@@ -194,6 +215,7 @@ fn apply(entries: &mut BTreeMap<Key, Entry>, line: Line) -> io::Result<()> {
                 grace_ms,
                 boot,
                 held,
+                user,
                 minder: None,
                 pid: None,
                 starttime: None,

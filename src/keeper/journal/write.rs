@@ -237,6 +237,7 @@ mod tests {
             grace_ms: 6,
             boot: "b".to_owned(),
             held,
+            user: None,
         }
     }
 

@@ -160,6 +160,7 @@ impl Root {
             grace_ms: 0,
             boot: "a boot".to_owned(),
             held: Held::Minder,
+            user: None,
         };
         journal::append(&file, &line).unwrap();
     }
