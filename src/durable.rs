@@ -103,6 +103,17 @@ pub fn move_between(from: &File, to: &File, name: &str, replace: bool) -> io::Re
     }
 }
 
+/// Moves a file or a folder from one open folder to another, under a new name that must be free.
+pub fn move_as(from: &File, name: &OsStr, to: &File, new: &OsStr) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
+        // An empty folder that stands there is lost; nothing else is.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            rustix::fs::renameat(from, name, to, new)
+        }
+        moved => moved,
+    }
+}
+
 /// Exchanges two existing files. Afterwards each stands under the other's name.
 pub fn exchange(a: &Path, b: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {

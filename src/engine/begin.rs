@@ -23,7 +23,7 @@ use crate::protocol::record::{Attempt, Record};
 use crate::protocol::request::Request;
 use crate::runner::collect;
 use crate::runner::launch::command_line;
-use crate::runner::slots::Slot;
+use crate::runner::slots::{Slot, Use};
 use crate::runner::vitals::Vitals;
 use crate::spool::change::Change;
 use crate::spool::claim::{TakeError, Taken};
@@ -84,13 +84,13 @@ pub fn ready<'a>(
     tasks::give_command(world, &mut record, &request.agent);
     let slot = match post {
         Some(_) => None,
-        None => Some(world.slots.acquire().map_err(|error| {
+        None => Some(world.slots.acquire(Use::of(specialist)).map_err(|error| {
             world.reservations().release(id);
             NotLaunched::Io(format!(".handoffd/run/: {error}"))
         })?),
     };
     if slot.is_some() {
-        collect::clean(&world.paths(id, attempt));
+        collect::clean(&world.paths(id, attempt), &world.rubbish);
     }
     let running = Running {
         key: Key::new(id, attempt),

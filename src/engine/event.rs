@@ -181,6 +181,8 @@ pub enum Event {
     /// Somebody wants to know how things stand.
     Figures(Sender<Box<Figures>>),
     Trouble(Option<String>),
+    /// What an attempt left can't be deleted.
+    Undeletable(String),
     /// The boards were written, or why they could not be.
     Boards(Option<String>),
     /// A job panicked; what it was about may stay as it is until the next start.

@@ -77,7 +77,7 @@ fn hire(
         let root = world.layout.root();
         let context = world.layout.context();
         let argv = command_line(&specialist.command, root);
-        let _ = std::fs::remove_dir_all(world.home(&key.id, key.attempt));
+        world.rubbish.discard(&world.home(&key.id, key.attempt));
         let nothing = (Path::new("/dev/null"), None);
         let (confine, home) = confine::hold(world, specialist, &key, &argv, nothing, None)?;
         let own = |name: &str| home.as_ref().and_then(|home| home.variable(name));
@@ -149,7 +149,7 @@ pub fn cap_logs(world: &World, numbers: &[u32]) {
 pub fn bury(world: &World, number: u32) {
     let _ = std::fs::remove_file(stderr_path(world, number));
     let key = resident_key(number);
-    let _ = std::fs::remove_dir_all(world.home(&key.id, key.attempt));
+    world.rubbish.discard(&world.home(&key.id, key.attempt));
     let keeper = world.keeper();
     let _ = keeper.forget(&key).and_then(|()| keeper.flush());
 }

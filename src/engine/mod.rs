@@ -63,6 +63,7 @@ pub mod start;
 pub mod story;
 mod strangers;
 mod succession;
+mod sweeping;
 mod takeup;
 pub mod tasks;
 pub mod users;
@@ -374,6 +375,7 @@ impl Engine {
             Event::Swept { next } => self.on_swept(next),
             Event::Figures(tell) => self.on_figures(&tell),
             Event::Trouble(trouble) => self.on_trouble(trouble),
+            Event::Undeletable(what) => self.problem("rubbish", Some(what)),
             Event::Boards(trouble) => self.problem("boards", trouble),
             Event::Panicked => self.problem("bug", Some(PANICKED.to_owned())),
             Event::RootLost => {

@@ -382,6 +382,7 @@ fn write_outcome(
     let (events, slots) = (world.events.clone(), world.slots.clone());
     let (paths, keeper) = (world.paths(&key.id, key.attempt), world.keeper());
     let reserved = world.reservations();
+    let rubbish = Arc::clone(&world.rubbish);
     let id = key.id.clone();
     settle(
         world,
@@ -390,12 +391,12 @@ fn write_outcome(
         State::InProgress,
         vec![line],
         move || {
-            collect::clean(&paths);
             if paths.home.is_some() {
                 slots.retire(slot);
             } else if printed {
                 slots.clear(slot);
             }
+            collect::clean(&paths, &rubbish);
             slots.release(slot);
             reserved.release(&key.id);
             // A keeper that can't be told is one that is gone; the next start forgets it. What a

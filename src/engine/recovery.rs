@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::durable;
 use crate::engine::attempt::{Running, verify_key};
@@ -346,10 +347,11 @@ fn move_on(world: &World, from: State, id: &str, record: &Record, to: State, pas
         .filter(|it| it.outcome.is_some());
     let paths = judged.map(|attempt| world.paths(id, attempt.number));
     let (events, owned) = (world.events.clone(), id.to_owned());
+    let rubbish = Arc::clone(&world.rubbish);
     settle(world, id, record, from, lines, move || {
         // Whoever judged it may have been cut off before.
         if let Some(paths) = paths {
-            collect::clean(&paths);
+            collect::clean(&paths, &rubbish);
         }
         let id = owned;
         let _ = events.send(Event::Moved { id, to, parked });

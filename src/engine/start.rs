@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::clock::{Clock, Wall, boot_id};
 use crate::config::{Config, ConfigError, Watch};
@@ -37,6 +37,7 @@ use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
 use crate::retention::leave;
+use crate::runner::rubbish::Rubbish;
 use crate::spool::commit::Committer;
 use crate::spool::layout::Layout;
 use crate::spool::{look, scan};
@@ -163,6 +164,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         let held = line::inventory(&keeper, &mut reader, &events)
             .map_err(system("the keeper does not answer"))?;
         let (board, shown_at) = Board::open(layout.root());
+        let rubbish = start_rubbish(events.clone()).map_err(system("a thread can't be started"))?;
         let world = Arc::new(World::new(
             layout,
             clock,
@@ -173,6 +175,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             keeper,
             options.program.clone(),
             lock,
+            rubbish,
             board,
             meter.as_ref().map(Meter::address),
         ));
@@ -191,6 +194,13 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         untold.rest(options.drain);
         farewell(&world, commit_thread);
         Ok(())
+    })
+}
+
+fn start_rubbish(events: UnboundedSender<Event>) -> io::Result<Rubbish> {
+    Rubbish::start(move |path, error| {
+        let text = format!("{} can't be deleted: {error}", path.display());
+        let _ = events.send(Event::Undeletable(text));
     })
 }
 
@@ -391,35 +401,8 @@ impl Engine {
         self.settle_unclaimed(past.unclaimed());
         self.refill_rates(recent, &config);
         self.sweep_run();
+        self.sweep_homes();
         Ok(())
-    }
-
-    /// Deletes what ended attempts left in `run/`; whoever is still being judged needs his.
-    fn sweep_run(&self) {
-        let run = self.world.layout.run();
-        let swept = scan::names(run, |name| {
-            let name = name.to_string_lossy();
-            // Whatever still writes to one of these is not of this daemon.
-            if name.starts_with("resident-") && name.ends_with(".err") {
-                let _ = std::fs::remove_file(run.join(&*name));
-            }
-            let stem = name
-                .strip_suffix(".result")
-                .or_else(|| name.strip_suffix(".beat"))
-                .or_else(|| name.strip_suffix(".stdin"));
-            let id = stem
-                .and_then(|stem| stem.rsplit_once('.'))
-                .map(|(id, _)| id.strip_suffix("~verify").unwrap_or(id));
-            if let Some(id) = id
-                && !self.running.contains_key(id)
-                && !self.busy.contains_key(id)
-            {
-                let _ = std::fs::remove_file(run.join(&*name));
-            }
-        });
-        if let Err(error) = swept {
-            tracing::warn!("{}: {error}", run.display());
-        }
     }
 
     /// Starts that a former daemon made still count for a rate.

@@ -16,6 +16,7 @@ use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::runner::collect;
 use crate::runner::launch::command_line;
+use crate::runner::slots::Use;
 use crate::runner::vitals::Vitals;
 
 /// Starts the verify command of an attempt whose work is done. It gets the record as it will
@@ -40,9 +41,9 @@ pub fn start(
     conclude(&mut preview, Verdict::Completed(success.clone()), facts);
     // One that a daemon which died had written may be there.
     drop(durable::create_anew(&stdin, &preview.to_bytes())?);
-    let slot = world.slots.acquire()?;
+    let slot = world.slots.acquire(Use::of(specialist))?;
     let paths = world.paths(&key.id, key.attempt);
-    collect::clean(&paths);
+    collect::clean(&paths, &world.rubbish);
     let number = slot.number;
     running.verify = Some(Verifying { work, slot: number });
     running.vitals = Vitals::new(world.now().boot_ms);
@@ -118,13 +119,14 @@ pub fn clean_up(world: &World, running: &Running, slot: u32) {
             "the verify command's log could not be kept: {error}"
         );
     }
-    collect::clean(&paths);
-    let _ = std::fs::remove_file(stdin_path(world, &key));
+    // The files of a confined command first: as long as its folder is there, they are known as such.
     if paths.home.is_some() {
         world.slots.retire(slot);
     } else {
         world.slots.clear(slot);
     }
+    collect::clean(&paths, &world.rubbish);
+    let _ = std::fs::remove_file(stdin_path(world, &key));
     world.slots.release(slot);
     // A keeper that can't be told is one that is gone; the next start forgets it.
     let _ = world.keeper().forget(&key);

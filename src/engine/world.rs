@@ -22,6 +22,7 @@ use crate::engine::shown::Shown;
 use crate::keeper::client::Client;
 use crate::runner::launch::AttemptPaths;
 use crate::runner::resident::wires::Wires;
+use crate::runner::rubbish::Rubbish;
 use crate::runner::slots::Slots;
 use crate::spool::commit::Committer;
 use crate::spool::layout::Layout;
@@ -34,6 +35,8 @@ pub struct World {
     pub clock: Clock,
     pub boot: &'static str,
     pub slots: Slots,
+    /// Folders that attempts leave go there.
+    pub rubbish: Arc<Rubbish>,
     /// To the resident processes.
     pub wires: Wires,
     pub committer: Committer,
@@ -111,6 +114,7 @@ impl World {
         keeper: Client,
         program: PathBuf,
         lock: File,
+        rubbish: Rubbish,
         board: Board,
         metrics: Option<SocketAddr>,
     ) -> Self {
@@ -138,6 +142,7 @@ impl World {
             clock,
             boot,
             slots,
+            rubbish: Arc::new(rubbish),
             committer,
             events,
             runtime: tokio::runtime::Handle::current(),

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::durable;
 use crate::protocol::result::Output;
 use crate::runner::launch::AttemptPaths;
+use crate::runner::rubbish::Rubbish;
 use crate::runner::slots::Slots;
 use crate::runner::vitals::Sample;
 use crate::spool::look::{Looked, look};
@@ -192,23 +193,20 @@ fn copy_end(from: &Path, to: &Path, most: u64) -> io::Result<()> {
     io::copy(&mut source.take(most), &mut File::create(to)?).map(drop)
 }
 
-/// Removes what only the running attempt needed.
-pub fn clean(paths: &AttemptPaths) {
+/// Removes what only the running attempt needed. Folders are deleted later: they may hold anything.
+pub fn clean(paths: &AttemptPaths, rubbish: &Rubbish) {
     if paths.left_nothing() {
         return;
     }
+    if let Some(home) = &paths.home {
+        return rubbish.discard(home);
+    }
     for path in [paths.result(), paths.heartbeat()] {
         match fs::symlink_metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => drop(fs::remove_dir_all(path)),
+            Ok(metadata) if metadata.is_dir() => rubbish.discard(&path),
             Ok(_) => drop(fs::remove_file(path)),
             Err(_) => {}
         }
-    }
-    if let Some(home) = &paths.home
-        && let Err(error) = fs::remove_dir_all(home)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!("{} can't be removed: {error}", home.display());
     }
 }
 
@@ -252,6 +250,7 @@ pub fn cap_log(path: &Path, cap: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::slots::Use;
     use crate::spool::look::names::Names;
     use std::io::Write;
     use std::os::unix::fs::symlink;
@@ -267,7 +266,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let slots = Slots::new(dir.path());
         let paths = paths_in(dir.path());
-        let mut slot = slots.acquire().unwrap();
+        let mut slot = slots.acquire(Use::Shared).unwrap();
         slot.stdout.write_all(b"hello").unwrap();
         slot.stderr.write_all(b"first\nlast words\n").unwrap();
         let collected = collect(&slots, slot.number, &paths, 1000);
@@ -289,7 +288,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let slots = Slots::new(dir.path());
         let paths = paths_in(dir.path());
-        let mut slot = slots.acquire().unwrap();
+        let mut slot = slots.acquire(Use::Shared).unwrap();
         slot.stdout.write_all(&[b'x'; 1000]).unwrap();
         let heard = || collect(&slots, slot.number, &paths, 1000).heard;
         assert_eq!(heard(), Heard::All);
@@ -302,7 +301,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let slots = Slots::new(dir.path());
         let paths = paths_in(dir.path());
-        let mut slot = slots.acquire().unwrap();
+        let mut slot = slots.acquire(Use::Shared).unwrap();
         for file in [&mut slot.stdout, &mut slot.stderr] {
             file.write_all(&[b'x'; 10_000]).unwrap();
             file.write_all(b"the end").unwrap();
@@ -333,7 +332,8 @@ mod tests {
             Output::Broken { .. }
         ));
         assert!(!has_whole_result(&paths, 100_000));
-        clean(&paths);
+        let rubbish = Rubbish::start(|_, _| {}).unwrap();
+        clean(&paths, &rubbish);
         assert!(fs::symlink_metadata(paths.result()).is_err());
         assert!(Path::new("/etc/passwd").exists());
     }

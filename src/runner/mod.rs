@@ -8,5 +8,6 @@ pub mod command;
 pub mod gate;
 pub mod launch;
 pub mod resident;
+pub mod rubbish;
 pub mod slots;
 pub mod vitals;

@@ -37,6 +37,7 @@ mod giving_back;
 mod helping;
 mod intake;
 mod large_artifacts;
+mod leavings;
 mod lifecycle;
 mod looking;
 mod meddling;

@@ -13,5 +13,6 @@ mod chains;
 mod claims;
 mod decisions;
 mod foreign;
+mod leavings;
 mod resident;
 mod root;
