@@ -62,3 +62,66 @@ pub fn as_written(mut work: Map<String, Value>, links: &Links) -> Map<String, Va
     }
     work
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn links(written: Value, carried: Value) -> Links {
+        let map = |value: Value| value.as_object().unwrap().clone();
+        Links {
+            parent: Some("p".to_owned()),
+            written: map(written),
+            carried: map(carried),
+            ..Links::default()
+        }
+    }
+
+    #[test]
+    fn what_the_daemon_added_is_left_out_and_what_a_result_wrote_stays() {
+        let known = json!({"decision": "old", "handoff_id": "p"});
+        let own = json!({"decision": "new", "handoff_id": "q"});
+        let origin = json!({"handoff_id": "p"});
+        for (data, links, work, written) in [
+            (
+                json!({"n": 1, "origin": origin, "answer": {"action": "approve"},
+                       "decisions": [known, own], "artifacts": [{"path": "a"}]}),
+                links(json!({"decisions": 1}), json!({})),
+                json!({"n": 1, "decisions": [own]}),
+                json!({"n": 1, "decisions": ["new"]}),
+            ),
+            (
+                // An empty list that a result wrote is there, and a count beyond a list is all of it.
+                json!({"origin": origin, "decisions": [known], "artifacts": [own]}),
+                links(json!({"decisions": 0, "artifacts": 9}), json!({})),
+                json!({"decisions": [], "artifacts": [own]}),
+                json!({"decisions": [], "artifacts": [{"decision": "new"}]}),
+            ),
+            (
+                json!({"origin": "Paris", "answer": 42, "decisions": [{"decision": "d"}]}),
+                links(
+                    json!({"origin": true, "answer": true, "decisions": true}),
+                    json!({"origin": origin}),
+                ),
+                json!({"origin": "Paris", "answer": 42, "decisions": [{"decision": "d"}]}),
+                json!({"origin": "Paris", "answer": 42, "decisions": [{"decision": "d"}]}),
+            ),
+        ] {
+            let found = work_in(&data, &links).unwrap();
+            assert_eq!(Value::Object(found.clone()), work, "{data}");
+            assert_eq!(Value::Object(as_written(found, &links)), written, "{data}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_taken_from_what_the_daemon_did_not_make() {
+        let data = json!({"origin": 1, "decisions": ["d"]});
+        assert_eq!(work_in(&data, &Links::default()), None, "a first request");
+        let follow_up = links(json!({}), json!({}));
+        let older = json!({"decisions": ["d"]});
+        assert_eq!(work_in(&older, &follow_up), None, "an older version's");
+        assert_eq!(work_in(&json!("text"), &follow_up), None);
+    }
+}
