@@ -57,7 +57,7 @@ const BROKEN: &[Row] = &[
     ("[defaults.retry]\njitter = 1.1\n", 2, 10, "defaults.retry.jitter", "from 0 to 1"),
     ("[intake]\nmissing_schema = \"ignore\"\n", 2, 18, "intake.missing_schema", r#""fail" or "warn""#),
     ("[retention]\ncompleted = 30\n", 2, 13, "retention.completed", DURATION),
-    ("[audit]\npackages = 1\n", 2, 12, "audit.packages", "use true or false"),
+    ("[audit]\npackages = 1\n", 2, 12, "audit.packages", "use true or false or \"dropped\""),
     // Specialists.
     ("[specialists.\"@x\"]\n", 1, 14, "specialists.\"@x\".command", "missing; use a program"),
     ("[specialists]\nx = \"sh\"\n", 2, 5, "specialists.x", "found \"sh\"; use a table"),

@@ -32,9 +32,9 @@ use toml::de::DeTable;
 
 pub use error::{ConfigError, Problem};
 pub use types::{
-    Audit, Config, Daemon, Defaults, Gate, Intake, Metrics, MissingSchema, Mode, Notify, OnStop,
-    Phases, Rate, Retention, Retry, RetryOverride, Rlimits, Sandbox, Specialist, Step, UserName,
-    Watch,
+    Audit, Config, Daemon, Defaults, Gate, Intake, KeptPackages, Metrics, MissingSchema, Mode,
+    Notify, OnStop, Phases, Rate, Retention, Retry, RetryOverride, Rlimits, Sandbox, Specialist,
+    Step, UserName, Watch,
 };
 
 use crate::protocol::agent::AgentName;

@@ -29,6 +29,8 @@ pub(super) struct Key {
 
 pub(super) enum Kind {
     Flag,
+    /// True, false, or one of these words.
+    FlagOr(&'static [&'static str]),
     Whole(u64, u64),
     Number(f64, f64),
     Duration(Duration, Duration),
@@ -201,7 +203,7 @@ pub(super) const CONFIG: &[Key] = &[
     key("daemon", Kind::Table(DAEMON), "The daemon itself"),
     key("defaults", Kind::Table(DEFAULTS), "For every specialist that says nothing else"),
     key("intake", Kind::Table(&[
-        key("strict", Kind::Flag, "Poor quality is an error rather than a warning").default("false"),
+        key("strict", Kind::Flag, "The rules of quality count to the letter: breaking one is an error rather than a warning").default("false"),
         key("missing_schema", Kind::Word(&["fail", "warn"]), "What to do with a request whose schema is not there").default("\"fail\""),
     ]), "What is asked of requests"),
     key("specialists", Kind::Agents(&Kind::Table(SPECIALIST)), "Who does the work, by agent; \"*\" is anyone else"),
@@ -220,7 +222,7 @@ pub(super) const CONFIG: &[Key] = &[
         key("completed", Kind::Command, "Told of what was completed"),
     ]), "Commands that are told"),
     key("audit", Kind::Table(&[
-        key("packages", Kind::Flag, "Keep ended handoffs as packages too").default("false"),
+        key("packages", Kind::FlagOr(&["dropped"]), "Which ended handoffs are kept as packages too: dropped, those that came as packages; true, all; false, none").default("\"dropped\""),
     ]), "The audit log"),
     key("retention", Kind::Table(&[
         key("completed", ANY_DURATION, "How long completed handoffs are kept"),
@@ -277,6 +279,7 @@ impl Kind {
     fn schema(&self, defs: &mut Map<String, Value>) -> Value {
         match self {
             Self::Flag => json!({"type": "boolean"}),
+            Self::FlagOr(words) => json!({"enum": flags_and(words)}),
             Self::Whole(least, most) => {
                 json!({"type": "integer", "minimum": least, "maximum": most})
             }
@@ -341,6 +344,12 @@ impl Kind {
             }),
         }
     }
+}
+
+fn flags_and(words: &[&str]) -> Vec<Value> {
+    let flags = [true, false].map(Value::from);
+    let words = words.iter().map(|word| Value::from(*word));
+    words.chain(flags).collect()
 }
 
 /// The name of a variable that is not the daemon's own.

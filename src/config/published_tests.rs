@@ -24,6 +24,10 @@ fn samples(kind: &Kind) -> (Vec<String>, Vec<String>) {
         (owned(good), owned(bad))
     };
     let (good, mut bad) = match kind {
+        Kind::FlagOr(words) => (
+            words.iter().map(|word| format!("{word:?}")).chain(own(&["true", "false"], &[]).0).collect(),
+            own(&[], &["\"no-such-word\"", "\"true\"", "\"\"", "1"]).1,
+        ),
         Kind::Flag => own(&["true", "false"], &["\"true\""]),
         Kind::Whole(least, most) => (
             vec![least.to_string(), most.to_string()],
@@ -122,7 +126,7 @@ fn samples(kind: &Kind) -> (Vec<String>, Vec<String>) {
         }
     };
     bad.push("{ no_such_key = [[]] }".to_owned());
-    if !matches!(kind, Kind::Flag) {
+    if !matches!(kind, Kind::Flag | Kind::FlagOr(_)) {
         bad.push("true".to_owned());
     }
     (good, bad)

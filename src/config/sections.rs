@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::reader::Section;
 use super::types::{
-    Audit, Daemon, Defaults, Intake, Metrics, MissingSchema, Notify, OnStop, Retention, Retry,
-    RetryOverride, Watch,
+    Audit, Daemon, Defaults, Intake, KeptPackages, Metrics, MissingSchema, Notify, OnStop,
+    Retention, Retry, RetryOverride, Watch,
 };
 use super::units::Shown;
 use super::value::{LONGEST, Value};
@@ -134,7 +134,10 @@ pub(super) fn notify(top: &Section<'_>, notify: &mut Notify) {
 
 pub(super) fn audit(top: &Section<'_>, audit: &mut Audit) {
     top.section("audit", |s| {
-        s.set("packages", &mut audit.packages, Value::boolean);
+        s.set("packages", &mut audit.packages, |v| {
+            let words = [("dropped", KeptPackages::Dropped)];
+            v.flag_or(KeptPackages::All, KeptPackages::None, &words)
+        });
     });
 }
 

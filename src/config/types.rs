@@ -334,8 +334,17 @@ pub struct Notify {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
-    /// Whether an ended handoff is also kept as a package.
-    pub packages: bool,
+    pub packages: KeptPackages,
+}
+
+/// Which handoffs that ended are also kept as packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeptPackages {
+    /// Those that came as packages.
+    #[default]
+    Dropped,
+    All,
+    None,
 }
 
 /// Figures for monitoring. Nothing listens unless an address is set.

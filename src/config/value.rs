@@ -73,6 +73,21 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// True, false, or one of these words.
+    pub(super) fn flag_or<T: Copy>(&self, yes: T, no: T, words: &[(&str, T)]) -> Option<T> {
+        match self.raw {
+            DeValue::Boolean(flag) => Some(if *flag { yes } else { no }),
+            DeValue::String(text) if words.iter().any(|(word, _)| word == text) => {
+                let found = words.iter().find(|(word, _)| word == text);
+                found.map(|(_, meaning)| *meaning)
+            }
+            _ => {
+                let words: Vec<String> = words.iter().map(|(it, _)| format!("{it:?}")).collect();
+                self.refuse(&format!("use true or false or {}", words.join(" or ")))
+            }
+        }
+    }
+
     pub(super) fn integer<T: TryFrom<u64>>(&self, range: RangeInclusive<u64>) -> Option<T> {
         let number = match self.raw {
             DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use crate::clock::Wall;
+use crate::config::KeptPackages;
 use crate::engine::event::Event;
 use crate::engine::moves::load;
 use crate::engine::world::World;
@@ -23,7 +24,7 @@ impl Engine {
         let ended = packages::ended_lately(recent);
         self.readers
             .run(move |world| catch_up(world, shown_at, moved));
-        if self.world.config().audit.packages {
+        if self.world.config().audit.packages != KeptPackages::None {
             self.people
                 .keep(move |world| packages::catch_up(world, &ended));
         }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::clock::Wall;
 use crate::durable;
 use crate::engine::event::{Event, Folder};
+use crate::engine::packages;
 use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::policy::follow::return_of;
@@ -63,6 +64,9 @@ pub fn settle(
     after: impl FnOnce() + Send + 'static,
 ) {
     let to = record.meta.to.unwrap_or(from);
+    world.board.note(record, id, to, world.now().wall);
+    packages::note(world, record, id, to);
+    let effects = has_effects(record);
     let mut record = Cow::Borrowed(record);
     let back = return_of(&record, id, &world.config(), world.now().wall);
     if let Some(back) = back {

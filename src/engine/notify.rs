@@ -176,7 +176,7 @@ impl Engine {
             self.note_end(to, id);
         }
         let config = self.world.config();
-        if config.audit.packages && news != News::WaitingHuman {
+        if to.is_final() && packages::is_kept(&self.world, id) {
             let id = id.to_owned();
             self.people.keep(move |world| packages::keep(world, &id));
         }

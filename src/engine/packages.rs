@@ -4,18 +4,58 @@
 //! takes away is written at the next start, by what the audit log tells.
 
 use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
+use crate::config::KeptPackages;
 use crate::engine::moves::load;
 use crate::engine::world::World;
+use crate::protocol::dialect::Dialect;
 use crate::protocol::export::as_package;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::view::View;
 use crate::protocol::yaml_write;
 use crate::store::audit::Line;
 use crate::store::packages::{self, Packages};
+
+/// Packages whose end is decided and not yet known to the loop. So no record has to be read only to
+/// see that it did not come as a package.
+#[derive(Debug, Default)]
+pub struct Ending(Mutex<HashSet<String>>);
+
+/// Notes the end of a handoff that came as a package.
+pub fn note(world: &World, record: &Record, id: &str, to: State) {
+    if to.is_final() && came_as_package(record) {
+        let mut ending = world
+            .ending
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        ending.insert(id.to_owned());
+    }
+}
+
+/// Whether a handoff that has ended is to be kept.
+pub fn is_kept(world: &World, id: &str) -> bool {
+    let mut ending = world
+        .ending
+        .0
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let came_as_package = ending.remove(id);
+    match world.config().audit.packages {
+        KeptPackages::Dropped => came_as_package,
+        KeptPackages::All => true,
+        KeptPackages::None => false,
+    }
+}
+
+fn came_as_package(record: &Record) -> bool {
+    View::of_record(record).dialect == Dialect::Package
+}
 
 /// Keeps a handoff that has ended, and whatever it could not set in motion.
 pub fn keep(world: &World, id: &str) {
@@ -54,7 +94,7 @@ fn names(record: &Record, id: &str) -> Option<(HandoffId, HandoffId)> {
 
 fn write(world: &World, id: &str, record: &Record) {
     // Bytes that were never a request are no handoff.
-    if record.meta.rejected.is_some() {
+    if record.meta.rejected.is_some() || !is_wanted(world, record) {
         return;
     }
     let Some((chain, id)) = names(record, id) else {
@@ -67,6 +107,14 @@ fn write(world: &World, id: &str, record: &Record) {
             handoff_id = id.as_str(),
             "it is not kept as a package: {error}"
         );
+    }
+}
+
+fn is_wanted(world: &World, record: &Record) -> bool {
+    match world.config().audit.packages {
+        KeptPackages::Dropped => came_as_package(record),
+        KeptPackages::All => true,
+        KeptPackages::None => false,
     }
 }
 

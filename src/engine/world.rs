@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::engine::ahead::Ahead;
 use crate::engine::event::Event;
 use crate::engine::leftovers::Leftovers;
+use crate::engine::packages::Ending;
 use crate::engine::receive::Desk;
 use crate::engine::shown::Shown;
 use crate::keeper::client::Client;
@@ -66,6 +67,8 @@ pub struct World {
     pub ahead: Ahead,
     /// Whether there may be attempts with folders of their own.
     homes: AtomicBool,
+    /// Packages that are about to end.
+    pub ending: Ending,
     /// Held by a pass of retention: there is one at a time.
     pub sweeping: Mutex<()>,
 }
@@ -137,6 +140,7 @@ impl World {
             homes: AtomicBool::new(
                 fs::read_dir(layout.homes()).is_ok_and(|mut homes| homes.next().is_some()),
             ),
+            ending: Ending::default(),
             sweeping: Mutex::default(),
             layout,
             clock,

@@ -129,6 +129,38 @@ fn a_drain_ends_when_all_is_told() {
 }
 
 #[test]
+fn what_came_as_a_package_is_kept_as_one() {
+    let root = root("defaults.retry.max_retries = 0");
+    let daemon = Daemon::start(&root);
+    let package = |sh: &str| {
+        json!({"sh": sh, "handoff": {"from": {"agent": "a"}, "to": {"agent": "fake"},
+               "context": {"summary": "Two tables and an index"}}})
+    };
+    root.drop_request("request", &orders("exit 0"));
+    root.drop_request("done", &package("exit 0"));
+    root.drop_request("bad", &package("exit 65"));
+    let mut refused = package("exit 0");
+    refused["handoff"]["context"] = json!({});
+    root.drop_request("refused", &refused);
+    let path = |id: &str| root.path(&format!("audit/sessions/{id}/handoffs/{id}.yaml"));
+    for (id, said) in [
+        ("done", "Two tables"),
+        ("bad", "PROCESSING_ERROR"),
+        ("refused", "SCHEMA"),
+    ] {
+        let kept = wait_until(id, || fs::read_to_string(path(id)).ok());
+        assert!(kept.contains(said), "{kept}");
+    }
+    root.completed("request");
+    daemon.kill();
+    fs::remove_file(path("bad")).unwrap();
+    let _daemon = Daemon::start(&root);
+    wait_until("what a crash took away", || fs::metadata(path("bad")).ok());
+    root.completed("request");
+    assert!(!path("request").exists());
+}
+
+#[test]
 fn ended_handoffs_are_kept_as_packages_by_chain() {
     let root = root("audit.packages = true");
     let daemon = Daemon::start(&root);
