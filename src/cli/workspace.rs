@@ -82,7 +82,9 @@ fn read_result(bytes: &[u8]) -> Printed {
     match Output::read(bytes) {
         Output::Result { result, .. } => Printed::Result(result),
         Output::Nothing => Printed::Nothing,
-        Output::Text(_) | Output::Broken { .. } | Output::TooLarge => Printed::Other,
+        Output::Text(_) | Output::Unreported { .. } | Output::Broken { .. } | Output::TooLarge => {
+            Printed::Other
+        }
     }
 }
 

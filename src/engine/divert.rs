@@ -12,6 +12,7 @@ use crate::engine::commands::Dismissal;
 use crate::engine::effects::{Decided, has_effects};
 use crate::engine::event::{Diverted, Event};
 use crate::engine::intake::{Broken, Submission};
+use crate::engine::packages;
 use crate::engine::parked::Parked;
 use crate::engine::story::{refusal_line, transition};
 use crate::engine::tasks;
@@ -147,6 +148,7 @@ fn try_divert(
     let effects = has_effects(&record);
     let line = transition(&record, &id, event, State::Pending, to, now.wall);
     world.board.note(&record, &id, to, now.wall);
+    packages::note(world, &record, &id, to);
     let parked = Parked::of(&record, now, world.boot);
     let events = world.events.clone();
     let (name, own) = (name.to_owned(), id.clone());
@@ -266,7 +268,7 @@ pub fn apply(
                 id: &id_of(record),
                 config: &config,
             };
-            let decision = conclude(record, Verdict::Blocked(report), &facts);
+            let decision = conclude(record, Verdict::Blocked(report, Vec::new()), &facts);
             (decision.to, decision.event)
         }
         Destination::Ask(kind) => {

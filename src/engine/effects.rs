@@ -64,9 +64,7 @@ pub fn settle(
     after: impl FnOnce() + Send + 'static,
 ) {
     let to = record.meta.to.unwrap_or(from);
-    world.board.note(record, id, to, world.now().wall);
     packages::note(world, record, id, to);
-    let effects = has_effects(record);
     let mut record = Cow::Borrowed(record);
     let back = return_of(&record, id, &world.config(), world.now().wall);
     if let Some(back) = back {

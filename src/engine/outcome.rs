@@ -150,7 +150,8 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
         id,
         config: &config,
     };
-    let mut verdict = verdict(&work, collected, &running, max_output);
+    let strict = config.intake.strict;
+    let mut verdict = verdict(&work, collected, &running, (max_output, strict));
     let review = matches!(verdict, Verdict::NeedsReview(_));
     let mut cancel = None;
     if let Verdict::Completed(success) | Verdict::NeedsReview(success) = verdict {
@@ -272,7 +273,7 @@ fn pass_gates(
 }
 
 /// What the end of the work means, before anybody else has looked at it.
-fn verdict(work: &End, collected: Collected, running: &Running, max_output: u64) -> Verdict {
+fn verdict(work: &End, collected: Collected, running: &Running, rules: (u64, bool)) -> Verdict {
     match work {
         End::NotStarted { errno, what } => {
             Verdict::Failed(not_started(*errno, what, &running.agent))
@@ -285,11 +286,11 @@ fn verdict(work: &End, collected: Collected, running: &Running, max_output: u64)
             counted: true,
             reason: reason.clone(),
         },
-        End::Answered(_) => judge(&ended(Exit::Lives, None, collected, running, max_output)),
+        End::Answered(_) => judge(&ended(Exit::Lives, None, collected, running, rules)),
         End::Died(death) => match death.why {
-            Some(_) if death.fault.is_none() => judge(&ended(
-                death.exit, death.why, collected, running, max_output,
-            )),
+            Some(_) if death.fault.is_none() => {
+                judge(&ended(death.exit, death.why, collected, running, rules))
+            }
             _ => Verdict::Failed(died(
                 death.exit,
                 death.fault.as_deref(),
@@ -305,7 +306,7 @@ fn verdict(work: &End, collected: Collected, running: &Running, max_output: u64)
                 reason: "the file it printed to was deleted while it ran".to_owned(),
             }
         }
-        End::Exited { exit, why } => judge(&ended(*exit, *why, collected, running, max_output)),
+        End::Exited { exit, why } => judge(&ended(*exit, *why, collected, running, rules)),
     }
 }
 
@@ -314,7 +315,7 @@ fn ended(
     why: Option<EndedFor>,
     collected: Collected,
     running: &Running,
-    max_output: u64,
+    (max_output, strict): (u64, bool),
 ) -> Ended {
     // What is printed is counted from time to time only: it may have been too much at the end.
     let why = match why {
@@ -328,6 +329,8 @@ fn ended(
         stdout: collected.stdout,
         stderr_tail: collected.stderr_tail,
         limits: limits(&running.terms, max_output),
+        phase: running.request.phase.clone(),
+        strict,
     }
 }
 

@@ -9,7 +9,7 @@ mod failures;
 
 use serde_json::{Map, Value};
 
-use crate::policy::reports::{asks_for_clarification, broken_report};
+use crate::policy::reports::{Known, asks_for_clarification, check};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::record::AttemptOutcome;
@@ -57,6 +57,10 @@ pub struct Ended {
     pub stderr_tail: String,
     /// The limits that were in force, in words, for the messages.
     pub limits: Limits,
+    /// The phase that the request names.
+    pub phase: Option<String>,
+    /// The rules of quality count to the letter.
+    pub strict: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -124,8 +128,8 @@ pub enum Verdict {
     },
     /// As [`Completed`](Self::Completed), but a person is to look at it.
     NeedsReview(Success),
-    /// It can't go on by itself.
-    Blocked(Map<String, Value>),
+    /// It can't go on by itself. With warnings.
+    Blocked(Map<String, Value>, Vec<String>),
     /// It asks for sub-tasks, and goes on when they have ended.
     Delegate(Map<String, Value>),
     Failed(Failure),
@@ -155,7 +159,7 @@ pub fn judge(ended: &Ended) -> Verdict {
         Some(EndedFor::Linger) | None => {}
     }
     let mut warnings = Vec::new();
-    let (result, text) = match choose(ended, &mut warnings) {
+    let (mut result, text) = match choose(ended, &mut warnings) {
         Ok(chosen) => chosen,
         Err(broken) => return Verdict::Failed(*broken),
     };
@@ -194,13 +198,26 @@ pub fn judge(ended: &Ended) -> Verdict {
     if !wrong.is_empty() && (admits || exit.is_fine()) {
         return Verdict::Failed(wrong_result(wrong, result));
     }
-    if let (Some(Claim::Blocked | Claim::NeedsReview), Some(result)) = (claimed, &result)
-        && let Some(broken) = broken_report(claimed, result)
+    let claimed = match &result {
+        Some(result) if claimed.is_none() && asks_for_others(result) => Some(Claim::Delegate),
+        _ => claimed,
+    };
+    if (exit.is_fine() || admits)
+        && claimed != Some(Claim::Failed)
+        && let Some(result) = &mut result
     {
-        return Verdict::Failed(broken);
+        let known = Known {
+            phase: ended.phase.as_deref(),
+            text: text.as_deref(),
+            strict: ended.strict,
+        };
+        match check(claimed, result, known) {
+            Ok(more) => warnings.extend(more),
+            Err(broken) => return Verdict::Failed(*broken),
+        }
     }
     match (claimed, result) {
-        (Some(Claim::Blocked), Some(result)) => Verdict::Blocked(result),
+        (Some(Claim::Blocked), Some(result)) => Verdict::Blocked(result, warnings),
         (Some(Claim::NeedsReview), Some(result)) => Verdict::NeedsReview(Success {
             result: Some(result),
             text,
@@ -215,13 +232,32 @@ pub fn judge(ended: &Ended) -> Verdict {
     }
 }
 
+/// Whether a result without a status has sub-tasks for others.
+fn asks_for_others(result: &Map<String, Value>) -> bool {
+    let children = result.get("handoff").and_then(|it| it.get("children"));
+    children
+        .and_then(Value::as_array)
+        .is_some_and(|it| !it.is_empty())
+}
+
 type Chosen = (Option<Map<String, Value>>, Option<String>);
 
 /// The result file wins over stdout. A broken result file is a failure; odd text on stdout is
 /// only text, but one that looks like a broken result is worth a warning.
 fn choose(ended: &Ended, warnings: &mut Vec<String>) -> Result<Chosen, Box<Failure>> {
     match &ended.result_file {
-        Output::Result { result, text } => return Ok((Some(result.clone()), text.clone())),
+        Output::Result {
+            result,
+            text,
+            remark,
+        } => {
+            warnings.extend(remark.clone());
+            return Ok((Some(result.clone()), text.clone()));
+        }
+        Output::Unreported { why, text } => {
+            warnings.push(why.clone());
+            return Ok((None, Some(text.clone())));
+        }
         Output::Text(text) => return Ok((None, Some(text.clone()))),
         Output::Broken { why, .. } if matches!(ended.exit, Exit::Code(0) | Exit::Lives) => {
             return Err(Box::new(failure(
@@ -240,7 +276,18 @@ fn choose(ended: &Ended, warnings: &mut Vec<String>) -> Result<Chosen, Box<Failu
     }
     Ok(match &ended.stdout {
         Output::Nothing | Output::TooLarge => (None, None),
-        Output::Result { result, text } => (Some(result.clone()), text.clone()),
+        Output::Result {
+            result,
+            text,
+            remark,
+        } => {
+            warnings.extend(remark.clone());
+            (Some(result.clone()), text.clone())
+        }
+        Output::Unreported { why, text } => {
+            warnings.push(why.clone());
+            (None, Some(text.clone()))
+        }
         Output::Text(text) => (None, Some(text.clone())),
         Output::Broken { why, text } => {
             warnings.push(format!(
@@ -260,9 +307,6 @@ fn succeeded(
 ) -> Verdict {
     if let (Some(Claim::Delegate), Some(result)) = (claimed, &result) {
         return Verdict::Delegate(result.clone());
-    }
-    if let Some(broken) = result.as_ref().and_then(|it| broken_report(claimed, it)) {
-        return Verdict::Failed(broken);
     }
     let says_failed = result
         .as_ref()
@@ -306,4 +350,4 @@ fn held(seconds: f64, result: &Map<String, Value>) -> Verdict {
 
 #[cfg(test)]
 #[path = "judge_tests.rs"]
-mod tests;
+pub(in crate::policy) mod tests;

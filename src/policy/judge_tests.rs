@@ -3,7 +3,7 @@
 use super::*;
 use crate::policy::reports::blocked;
 
-fn ended(exit: Exit, stdout: &str) -> Ended {
+pub(in crate::policy) fn ended(exit: Exit, stdout: &str) -> Ended {
     Ended {
         exit,
         why: None,
@@ -11,16 +11,18 @@ fn ended(exit: Exit, stdout: &str) -> Ended {
         stdout: Output::read(stdout.as_bytes()),
         stderr_tail: String::new(),
         limits: Limits::default(),
+        phase: None,
+        strict: false,
     }
 }
 
 /// A verdict in one word, with `+` where it may be retried and `-` where not.
-fn word(verdict: &Verdict) -> String {
+pub(in crate::policy) fn word(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Completed { .. } => "completed".to_owned(),
         Verdict::Held { wait_ms, .. } => format!("held {wait_ms}"),
         Verdict::NeedsReview { .. } => "needs_review".to_owned(),
-        Verdict::Blocked(_) => "blocked".to_owned(),
+        Verdict::Blocked(..) => "blocked".to_owned(),
         Verdict::Delegate(_) => "delegate".to_owned(),
         Verdict::Cancelled => "cancelled".to_owned(),
         Verdict::Interrupted { counted, .. } => format!("interrupted {counted}"),
@@ -105,7 +107,13 @@ fn exit_codes_and_results() {
             "held 604800000",
         ),
         (Code(0), r#"{"retry_after_seconds":null}"#, "completed"),
-        (Code(0), r#"{"status":"done"}"#, "VALIDATION_FAILED+"),
+        (Code(0), r#"{"status":"done"}"#, "completed"),
+        (Code(0), r#"{"status":"success"}"#, "completed"),
+        (Code(0), r#"{"status":"ok"}"#, "completed"),
+        (Unknown, r#"{"status":"ok"}"#, "completed"),
+        (Code(1), r#"{"status":"ok"}"#, "PROCESSING_ERROR+"),
+        (Code(0), r#"{"status":"OK"}"#, "VALIDATION_FAILED+"),
+        (Code(0), r#"{"status":"dunno"}"#, "VALIDATION_FAILED+"),
         (Code(1), r#"{"status":7}"#, "VALIDATION_FAILED+"),
         (
             Code(0),
@@ -153,8 +161,37 @@ fn reports_keep_to_their_rules() {
         ),
         (
             Code(7),
-            r#"{"status":"needs_review"}"#,
+            r#"{"status":"blocked","blocked_reason":"lazy","attempted":["a"],
+                "handoff":{"context":"c"}}"#,
+            "blocked",
+        ),
+        (
+            Code(7),
+            r#"{"status":"blocked","blocked_reason":3,"attempted":["a"],
+                "handoff":{"context":"c"}}"#,
             "VALIDATION_FAILED+",
+        ),
+        (
+            Code(7),
+            r#"{"status":"blocked","blocked_reason":"unknown","attempted":[],
+                "handoff":{"context":"c"}}"#,
+            "VALIDATION_FAILED+",
+        ),
+        (
+            Code(7),
+            r#"{"status":"blocked","blocked_reason":"unknown","attempted":["a"],"summary":"s"}"#,
+            "VALIDATION_FAILED+",
+        ),
+        (Code(7), r#"{"status":"needs_review"}"#, "needs_review"),
+        (
+            Code(0),
+            r#"{"status":"complete","phase":[],"files_modified":"a","handoff":{}}"#,
+            "completed",
+        ),
+        (
+            Code(0),
+            r#"{"handoff":{"children":[{"agent":"a"}]}}"#,
+            "delegate",
         ),
         (
             Code(7),
@@ -164,7 +201,7 @@ fn reports_keep_to_their_rules() {
         (
             Code(0),
             r#"{"handoff":{"next_agent":"x","context":"c"},"phase":"p"}"#,
-            "VALIDATION_FAILED+",
+            "completed",
         ),
         (
             Code(0),
@@ -181,7 +218,7 @@ fn reports_keep_to_their_rules() {
 #[test]
 fn what_is_acted_on_must_be_right() {
     for (code, stdout, expected, field) in [
-        (0, r#"{"status":"done"}"#, "VALIDATION_FAILED+", "status"),
+        (0, r#"{"status":"dunno"}"#, "VALIDATION_FAILED+", "status"),
         (
             0,
             r#"{"retry_after_seconds":0}"#,

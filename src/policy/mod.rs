@@ -14,6 +14,7 @@ pub mod receive;
 pub mod reports;
 pub mod resident;
 pub mod retry;
+pub mod rules;
 pub mod schedule;
 pub mod task;
 pub mod verify;

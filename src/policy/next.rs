@@ -88,7 +88,11 @@ pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Dec
             review(record, success, &reason, facts);
             decided(State::Waiting, "needs_review")
         }
-        Verdict::Blocked(result) => stuck(record, result, facts),
+        Verdict::Blocked(result, warnings) => {
+            let decision = stuck(record, result, facts);
+            warn(record, warnings);
+            decision
+        }
         Verdict::Delegate(result) => delegated(record, result, facts),
         Verdict::Cancelled => {
             let told = cancelled(facts.cancelled);

@@ -55,6 +55,8 @@ fn end(record: &mut Record, exit: Exit, stdout: &str) -> Decision {
         stdout: Output::read(stdout.as_bytes()),
         stderr_tail: String::new(),
         limits: Limits::default(),
+        phase: None,
+        strict: false,
     };
     conclude(record, judge(&ended), &facts(exit))
 }

@@ -7,11 +7,14 @@ use serde_json::{Map, Value, json};
 
 use crate::policy::intake::{MOST_ACTIONS, left_out};
 use crate::policy::judge::Failure;
-use crate::policy::lint::{is_vague, says_nothing};
 use crate::policy::next::refusal;
+use crate::policy::reports::{dropped_findings, listed, telling, vague};
+use crate::policy::rules::{
+    self, ARTIFACT_PATH, DELIVERABLE, Finding, HANDOFF_TYPE, Kind, PACKAGE_SUMMARY,
+};
 use crate::protocol::dialect::Dialect;
 use crate::protocol::error::ErrorCode;
-use crate::protocol::field::FieldError;
+use crate::protocol::field::{FieldError, present};
 use crate::protocol::shape::join;
 use crate::protocol::view::View;
 
@@ -111,7 +114,6 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
     let mut errors = Vec::new();
     let mut missing = Vec::new();
     let mut warnings = Vec::new();
-    let mut hints = Vec::new();
     for (check, field) in [
         (&findings.input, "input"),
         (&findings.output, "expected_output"),
@@ -137,15 +139,18 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
             Found::Changed(why) => warnings.push(error(&format!("artifact {path} {why}"))),
         }
     }
-    match view.dialect {
-        Dialect::Package => check_package(view, &mut errors, &mut hints),
-        Dialect::Report => check_report(view, &mut hints),
-        _ => {}
-    }
-    if rules.strict {
-        errors.append(&mut hints);
-    }
-    warnings.append(&mut hints);
+    let sorted = match view.dialect {
+        Dialect::Package => rules::sort(package_findings(view), Kind::Package, rules.strict),
+        // The rules that a report must keep were checked when it was read.
+        Dialect::Report => rules::sort(
+            dropped_findings(view.doc, view.status),
+            Kind::Report,
+            rules.strict,
+        ),
+        _ => rules::Sorted::default(),
+    };
+    errors.extend(sorted.errors);
+    warnings.extend(sorted.warnings);
     let refusal = refused(view, &errors, &missing);
     let blockers: Vec<FieldError> = errors.into_iter().chain(missing).collect();
     Receipt {
@@ -155,75 +160,48 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
     }
 }
 
-/// Its rules were checked when it was read; here it is about what it says.
-fn check_report(view: &View<'_>, hints: &mut Vec<FieldError>) {
-    let summary = view.doc.get("summary").and_then(Value::as_str);
-    hints.extend(summary.and_then(|summary| empty_words("summary", summary)));
-}
-
-/// A summary that says nothing.
-fn empty_words(field: &str, summary: &str) -> Option<FieldError> {
-    says_nothing(summary).then(|| {
-        let why = format!(
-            "{:?} says nothing: tell what was done, with names and figures",
-            short(summary)
-        );
-        FieldError::new(field, why)
-    })
-}
-
-fn check_package(view: &View<'_>, errors: &mut Vec<FieldError>, hints: &mut Vec<FieldError>) {
+/// What a package breaks of its rules.
+fn package_findings(view: &View<'_>) -> Vec<Finding> {
     const SUMMARY: &str = "handoff.context.summary";
+    const TYPES: [&str; 4] = ["sequential", "delegation", "escalation", "return"];
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
+    let mut found = Vec::new();
     let summary = text(view.context("summary"));
     if summary.trim().is_empty() {
-        errors.push(FieldError::new(
-            SUMMARY,
-            "missing: the receiver must know what was done",
-        ));
+        let why = "missing: the receiver must know what was done";
+        found.push(Finding::new(&PACKAGE_SUMMARY, SUMMARY, why));
     } else {
-        hints.extend(empty_words(SUMMARY, &summary));
+        found.extend(telling(SUMMARY, &summary));
     }
     for (at, artifact) in artifacts(view).enumerate() {
         if path_of(artifact).is_none() {
             let field = format!("handoff.context.artifacts[{at}].path");
-            hints.push(FieldError::new(field, "missing: nobody can find the file"));
+            let why = "missing: nobody can find the file";
+            found.push(Finding::new(&ARTIFACT_PATH, field, why));
         }
     }
-    let Some(expectations) = view
-        .handoff()
-        .and_then(|it| it.get("expectations")?.as_object())
-    else {
-        return;
+    let listed = view.context("artifacts");
+    found.extend(rules::odd_types(listed, "handoff.context.artifacts"));
+    found.extend(rules::odd_hashes(listed, "handoff.context.artifacts"));
+    let questions = view.context("open_questions");
+    let path = "handoff.context.open_questions";
+    found.extend(rules::odd_priorities(questions, path));
+    if let Some(kind) = view.handoff().and_then(|it| present(it, "type"))
+        && !kind.as_str().is_some_and(|kind| TYPES.contains(&kind))
+    {
+        let why = format!("{kind} is not one of {}", TYPES.join(", "));
+        found.push(Finding::new(&HANDOFF_TYPE, "handoff.type", why));
+    }
+    let Some(expectations) = view.handoff().and_then(|it| present(it, "expectations")) else {
+        return found;
     };
     if text(expectations.get("deliverable")).trim().is_empty() {
-        errors.push(FieldError::new(
-            "handoff.expectations.deliverable",
-            "missing: the receiver must know what is expected",
-        ));
+        let why = "missing: the receiver must know what is expected";
+        let field = "handoff.expectations.deliverable";
+        found.push(Finding::new(&DELIVERABLE, field, why));
     }
-    for key in ["constraints", "success_criteria"] {
-        for (at, criterion) in listed(expectations.get(key)).into_iter().enumerate() {
-            if is_vague(criterion) {
-                let field = format!("handoff.expectations.{key}[{at}]");
-                let why = format!("{:?} can't be measured", short(criterion));
-                hints.push(FieldError::new(field, why));
-            }
-        }
-    }
-}
-
-/// Text, or a list of it.
-fn listed(value: Option<&Value>) -> Vec<&str> {
-    match value {
-        Some(Value::String(one)) => vec![one],
-        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn short(text: &str) -> String {
-    text.chars().take(60).collect()
+    found.extend(vague(Some(expectations), "handoff.expectations"));
+    found
 }
 
 fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Option<Failure> {
@@ -280,7 +258,7 @@ fn acknowledge(view: &View<'_>, blockers: &[FieldError], warnings: &[FieldError]
             "understood".to_owned(),
             json!({"task": task(view), "constraints": constraints(view)}),
         );
-        it.insert("questions".to_owned(), json!([]));
+        it.insert("questions".to_owned(), questions(view));
         it.insert("starting".to_owned(), true.into());
     } else {
         it.insert("understood".to_owned(), "partial".into());
@@ -293,6 +271,21 @@ fn acknowledge(view: &View<'_>, blockers: &[FieldError], warnings: &[FieldError]
         it.insert("warnings".to_owned(), list.into());
     }
     Value::Object(it)
+}
+
+/// The questions that the handoff came with, as they are.
+fn questions(view: &View<'_>) -> Value {
+    let inside = |handoff: &Map<String, Value>| present(handoff, "open_questions").cloned();
+    let asked = match view.dialect {
+        Dialect::Package => view.context("open_questions").cloned(),
+        Dialect::Report => view.handoff().and_then(inside).or_else(|| inside(view.doc)),
+        _ => None,
+    };
+    match asked {
+        Some(Value::Array(questions)) => Value::Array(questions),
+        Some(question) => json!([question]),
+        None => json!([]),
+    }
 }
 
 /// What is to be done, in the words of whoever asked.

@@ -50,7 +50,7 @@ pub fn judge_verify(
     let mut told = told;
     let words = match stdout {
         _ if !stderr_tail.is_empty() => stderr_tail.to_owned(),
-        Output::Text(text) => tail_of(text, KEPT / 2),
+        Output::Text(text) | Output::Unreported { text, .. } => tail_of(text, KEPT / 2),
         Output::Result { result, .. } => Value::Object(result.clone()).to_string(),
         _ => String::new(),
     };
@@ -114,7 +114,7 @@ fn said(exit: Exit, stdout: &Output, stderr_tail: &str) -> Value {
         Output::Result { result, .. } => {
             said.insert("result".to_owned(), json!(result));
         }
-        Output::Text(text) | Output::Broken { text, .. } => {
+        Output::Text(text) | Output::Unreported { text, .. } | Output::Broken { text, .. } => {
             said.insert("output".to_owned(), tail_of(text, KEPT).into());
         }
     }

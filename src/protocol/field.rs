@@ -77,7 +77,7 @@ pub(super) fn find<'m>(map: &'m Map<String, Value>, key: &str) -> Option<&'m Val
 }
 
 /// The value at `key`, unless it is missing or `null`.
-pub(super) fn present<'m>(map: &'m Map<String, Value>, key: &str) -> Option<&'m Value> {
+pub fn present<'m>(map: &'m Map<String, Value>, key: &str) -> Option<&'m Value> {
     find(map, key).filter(|value| !value.is_null())
 }
 

@@ -17,51 +17,6 @@ pub struct Block<'t> {
 
 /// The last block tagged `json`, whatever follows it.
 pub fn last_json_block(text: &str) -> Option<Block<'_>> {
-    scan(text).map(|(block, _)| block)
-}
-
-/// The block tagged `json` with which the text ends: only white space may follow.
-pub fn trailing_json_block(text: &str) -> Option<Block<'_>> {
-    scan(text)
-        .filter(|(_, after)| after.trim().is_empty())
-        .map(|(block, _)| block)
-}
-
-struct Fence<'t> {
-    mark: char,
-    length: usize,
-    info: &'t str,
-}
-
-/// The fence that a line is, if it is one.
-fn fence(line: &str) -> Option<Fence<'_>> {
-    let line = line.trim_end_matches(['\n', '\r']);
-    let bare = line.trim_start_matches(' ');
-    if line.len() - bare.len() > 3 {
-        return None;
-    }
-    let mark = bare.chars().next().filter(|c| matches!(c, '`' | '~'))?;
-    let info = bare.trim_start_matches(mark);
-    let length = bare.len() - info.len();
-    // A back-tick in the info string makes it inline code.
-    if length < 3 || mark == '`' && info.contains('`') {
-        return None;
-    }
-    Some(Fence {
-        mark,
-        length,
-        info: info.trim(),
-    })
-}
-
-/// Whether the first word of an info string is `json`.
-fn is_json(info: &str) -> bool {
-    let word = info.split(|c: char| !c.is_ascii_alphanumeric()).next();
-    word.is_some_and(|word| word.eq_ignore_ascii_case("json"))
-}
-
-/// The last `json` block, and the text after its closing fence.
-fn scan(text: &str) -> Option<(Block<'_>, &str)> {
     let mut found = None;
     let mut open: Option<(Fence<'_>, usize, usize, usize)> = None;
     let mut offset = 0;
@@ -82,7 +37,7 @@ fn scan(text: &str) -> Option<(Block<'_>, &str)> {
                             json: &text[*inside..start],
                             line: *first_line,
                         };
-                        found = Some((block, &text[offset..]));
+                        found = Some(block);
                     }
                     open = None;
                 }
@@ -96,10 +51,43 @@ fn scan(text: &str) -> Option<(Block<'_>, &str)> {
                 json: &text[inside..],
                 line,
             };
-            Some((block, ""))
+            Some(block)
         }
         _ => found,
     }
+}
+
+pub(super) struct Fence<'t> {
+    pub mark: char,
+    pub length: usize,
+    pub info: &'t str,
+}
+
+/// The fence that a line is, if it is one.
+pub(super) fn fence(line: &str) -> Option<Fence<'_>> {
+    let line = line.trim_end_matches(['\n', '\r']);
+    let bare = line.trim_start_matches(' ');
+    if line.len() - bare.len() > 3 {
+        return None;
+    }
+    let mark = bare.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+    let info = bare.trim_start_matches(mark);
+    let length = bare.len() - info.len();
+    // A back-tick in the info string makes it inline code.
+    if length < 3 || mark == '`' && info.contains('`') {
+        return None;
+    }
+    Some(Fence {
+        mark,
+        length,
+        info: info.trim(),
+    })
+}
+
+/// Whether the first word of an info string is `json`.
+pub(super) fn is_json(info: &str) -> bool {
+    let word = info.split(|c: char| !c.is_ascii_alphanumeric()).next();
+    word.is_some_and(|word| word.eq_ignore_ascii_case("json"))
 }
 
 #[cfg(test)]
@@ -130,20 +118,6 @@ mod tests {
             let block = last_json_block(text);
             assert_eq!(block.map(|b| b.json), json, "{text:?}");
             assert_eq!(block.map_or(0, |b| b.line), line, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_trailing_block_has_only_white_space_after_it() {
-        for (text, before) in [
-            ("# A\n```json\n1\n```\n \n\t\n", Some("# A\n")),
-            ("```json\n1\n```", Some("")),
-            ("```json\n1\n```\ndone", None),
-            ("```json\n1\n```\n```sh\nls\n```", None),
-            ("text", None),
-        ] {
-            let block = trailing_json_block(text);
-            assert_eq!(block.map(|b| b.text_before), before, "{text:?}");
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod name;
 pub mod nearest;
 pub mod patterns;
 pub mod published;
+pub mod quoted;
 pub mod record;
 pub mod record_fields;
 pub mod report;

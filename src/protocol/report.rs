@@ -65,7 +65,7 @@ pub fn broken_rules(doc: &Map<String, Value>, status: &str) -> Vec<FieldError> {
 }
 
 /// Whether a field holds something: an empty text or list does not.
-fn says(map: &Map<String, Value>, key: &str) -> bool {
+pub fn says(map: &Map<String, Value>, key: &str) -> bool {
     match present(map, key) {
         None => false,
         Some(Value::String(text)) => !text.trim().is_empty(),
@@ -75,7 +75,8 @@ fn says(map: &Map<String, Value>, key: &str) -> bool {
     }
 }
 
-fn ends(handoff: &Map<String, Value>) -> bool {
+/// Whether a report says that nothing comes next.
+pub fn ends(handoff: &Map<String, Value>) -> bool {
     let next = present(handoff, "next_phase").and_then(Value::as_str);
     matches!(next, Some("complete" | "completed"))
 }

@@ -6,23 +6,41 @@
 use serde_json::{Map, Value};
 
 use crate::mutant;
-use crate::protocol::document;
+use crate::protocol::document::{self, Kind};
 use crate::protocol::field::{FieldError, expected, present};
-use crate::protocol::markdown;
 use crate::protocol::name::Ext;
-use crate::protocol::result_fields::{RESULT, RESULT_HANDOFF};
+use crate::protocol::quoted::{OwnBlock, own_json_blocks};
+use crate::protocol::result_fields::{RESULT, RESULT_HANDOFF, RESULT_STATUSES};
 use crate::protocol::shape::check_fields;
 
-/// What stood in one of the two places where a result may be.
+/// A block that text follows is a result only if it has one of these, besides a status of the list.
+const REPORTING: [&str; 7] = [
+    "summary",
+    "phase",
+    "output_type",
+    "agent",
+    "handoff",
+    "blocked_reason",
+    "retry_after_seconds",
+];
+
+/// The content of one of the places where a result may be.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     Nothing,
-    /// A JSON object, or the block at the end of a Markdown text, with that text.
+    /// A JSON object, or the block of a Markdown text that reports, with that text.
     Result {
         result: Map<String, Value>,
         text: Option<String>,
+        /// Why somebody should look whether this is the result.
+        remark: Option<String>,
     },
     Text(String),
+    /// A text with a block that looks like a report and is not taken as the result.
+    Unreported {
+        why: String,
+        text: String,
+    },
     /// Began like a JSON object but is not one: cut short, or badly written.
     Broken {
         why: String,
@@ -39,37 +57,118 @@ impl Output {
         let Some(start) = start else {
             return Self::Nothing;
         };
-        if bytes[start] == b'{' {
-            return match document::parse(bytes, Ext::Json) {
-                Ok(document) => Self::Result {
-                    result: document.map,
-                    text: None,
-                },
-                Err(_) if mutant::is("result-cut-short") => {
-                    Self::Text(String::from_utf8_lossy(bytes).into_owned())
-                }
-                Err(error) => Self::broken(error.to_string(), bytes),
-            };
+        let text = || String::from_utf8_lossy(bytes);
+        if bytes[start] != b'{' {
+            let text = text();
+            return of_text(&text).unwrap_or_else(|| Self::Text(text.into_owned()));
         }
-        let text = String::from_utf8_lossy(bytes);
-        if let Some(block) = markdown::trailing_json_block(&text) {
-            return match document::parse(block.json.as_bytes(), Ext::Json) {
-                Ok(document) => Self::Result {
-                    result: document.map,
-                    text: Some(block.text_before.trim_end().to_owned()),
+        match document::parse(bytes, Ext::Json) {
+            Ok(document) => Self::whole(document.map),
+            Err(_) if mutant::is("result-cut-short") => Self::Text(text().into_owned()),
+            // A text may begin with a brace, too.
+            Err(error) => match of_text(&text()) {
+                Some(found @ Self::Result { .. }) => found,
+                _ => Self::Broken {
+                    why: error.to_string(),
+                    text: text().into_owned(),
                 },
-                Err(error) => Self::broken(format!("the json block at the end: {error}"), bytes),
-            };
+            },
         }
-        Self::Text(text.into_owned())
     }
 
-    fn broken(why: String, bytes: &[u8]) -> Self {
-        Self::Broken {
-            why,
-            text: String::from_utf8_lossy(bytes).into_owned(),
+    /// A result that is all there is.
+    pub fn whole(result: Map<String, Value>) -> Self {
+        Self::Result {
+            result,
+            text: None,
+            remark: None,
         }
     }
+}
+
+/// Looks for the block in a text that is the result: the last one that has a status. None if no
+/// block of the text's own reports anything.
+fn of_text(text: &str) -> Option<Output> {
+    let mut why = None;
+    for (from_the_end, block) in own_json_blocks(text).into_iter().rev().enumerate() {
+        match document::parse(block.json.as_bytes(), Ext::Json) {
+            Ok(document) if present(&document.map, "status").is_some() => {
+                return Some(reported(document.map, &block, text));
+            }
+            Ok(document) if reports(&document.map) => {
+                let no_status = "the text has a json block that looks like a report, but the block \
+                                 has no status; everything is kept as text";
+                why.get_or_insert_with(|| no_status.to_owned());
+            }
+            Ok(_) => {}
+            Err(error) if error.kind == Kind::NotAnObject => {}
+            // One that was cut off does not make an example above it the result.
+            Err(error) if !block.closed => return Some(broken(&error, text)),
+            Err(error) if from_the_end == 0 && block.after.trim().is_empty() => {
+                why = Some(format!("the json block at the end: {error}"));
+            }
+            Err(_) => {}
+        }
+    }
+    why.map(|why| Output::Unreported {
+        why,
+        text: text.to_owned(),
+    })
+}
+
+fn broken(error: &document::DocumentError, text: &str) -> Output {
+    Output::Broken {
+        why: format!("the json block at the end: {error}"),
+        text: text.to_owned(),
+    }
+}
+
+/// A block with a status: at the end of its text it is the result, whatever the status is. Where
+/// more text follows, it must be surer.
+fn reported(result: Map<String, Value>, block: &OwnBlock<'_>, whole: &str) -> Output {
+    let (before, after) = (block.before.trim_end(), block.after.trim());
+    if after.is_empty() {
+        return Output::Result {
+            result,
+            text: Some(before.to_owned()),
+            remark: None,
+        };
+    }
+    if is_listed(&result) && reports(&result) {
+        return Output::Result {
+            result,
+            text: Some(format!("{before}\n\n{after}").trim_start().to_owned()),
+            remark: Some(
+                "text follows the json block that is taken as the result: let the specialist end \
+                 its output with that block"
+                    .to_owned(),
+            ),
+        };
+    }
+    let why = if is_listed(&result) {
+        format!(
+            "text follows a json block with a status, and the block has none of {}: it is not taken \
+             as the result, and everything is kept as text",
+            REPORTING.join(", ")
+        )
+    } else {
+        "text follows a json block whose status is not one of a result: it is not taken as the \
+         result, and everything is kept as text"
+            .to_owned()
+    };
+    Output::Unreported {
+        why,
+        text: whole.to_owned(),
+    }
+}
+
+fn reports(block: &Map<String, Value>) -> bool {
+    REPORTING.iter().any(|key| present(block, key).is_some())
+}
+
+fn is_listed(block: &Map<String, Value>) -> bool {
+    let status = block.get("status").and_then(Value::as_str);
+    status.is_some_and(|status| RESULT_STATUSES.contains(&status))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,10 +187,14 @@ impl Claim {
     }
 }
 
+/// Words that are read as `complete`.
+pub const SYNONYMS: [&str; 3] = ["done", "success", "ok"];
+
 /// The `status` that a result claims, if it is one of the list.
 pub fn claim(result: &Map<String, Value>) -> Option<Claim> {
     match result.get("status")?.as_str()? {
         "complete" | "completed" => Some(Claim::Complete),
+        word if SYNONYMS.contains(&word) => Some(Claim::Complete),
         "blocked" => Some(Claim::Blocked),
         "needs_review" => Some(Claim::NeedsReview),
         "delegate" => Some(Claim::Delegate),
@@ -135,7 +238,7 @@ mod tests {
         assert_eq!(Output::read(b"hello"), Output::Text("hello".to_owned()));
         assert_eq!(Output::read(b"\xef\xbb\xbf\n"), Output::Nothing);
         let markdown = b"# Done\n\nAll of it.\n\n```json\n{\"status\":\"complete\"}\n```\n";
-        let Output::Result { result, text } = Output::read(markdown) else {
+        let Output::Result { result, text, .. } = Output::read(markdown) else {
             panic!()
         };
         assert_eq!(result["status"], "complete");
@@ -175,16 +278,119 @@ mod tests {
         assert_eq!(claim(&Map::new()), None);
     }
 
+    /// What becomes of a text: the summary of its result, with `!` where there is a remark; `text`,
+    /// with `!` where there is a warning; or `broken`.
+    fn word(text: &str) -> String {
+        match Output::read(text.as_bytes()) {
+            Output::Result { result, remark, .. } => {
+                let remark = if remark.is_some() { "!" } else { "" };
+                let said = result
+                    .get("summary")
+                    .or_else(|| result.get("status"))
+                    .unwrap();
+                format!("{}{remark}", said.as_str().unwrap_or("?"))
+            }
+            Output::Text(kept) => {
+                assert_eq!(kept, text);
+                "text".to_owned()
+            }
+            Output::Unreported { text: kept, .. } => {
+                assert_eq!(kept, text);
+                "text!".to_owned()
+            }
+            Output::Broken { .. } => "broken".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_block_that_reports_is_the_result() {
+        const BLOCKED: &str = "```json\n{\"status\":\"blocked\",\"summary\":\"B\"}\n```\n";
+        const EXAMPLE: &str = "```json\n{\"status\":\"complete\",\"summary\":\"E\"}\n```\n";
+        let quoted = |block: &str, by: &str| -> String {
+            block.lines().map(|line| format!("{by}{line}\n")).collect()
+        };
+        for (text, expected) in [
+            (format!("# A\n\n{BLOCKED}"), "B"),
+            (format!("# A\n\n{BLOCKED}\n \n\t\n"), "B"),
+            (BLOCKED.replace('\n', "\r\n"), "B"),
+            (format!("{BLOCKED}\nLet me know.\n"), "B!"),
+            (
+                format!("{BLOCKED}\nLet me know.\n").replace('\n', "\r\n"),
+                "B!",
+            ),
+            (BLOCKED.replace("```", "~~~~"), "B"),
+            (BLOCKED.replace("json", "JSON title=\"x\""), "B"),
+            (BLOCKED.trim_end_matches("```\n").to_owned(), "B"),
+            // The last one with a status counts.
+            (format!("{EXAMPLE}\n{BLOCKED}"), "B"),
+            (format!("{BLOCKED}\n{EXAMPLE}"), "E"),
+            (format!("{BLOCKED}\n```json\n{{\"port\":1}}\n```\n"), "B!"),
+            (format!("{BLOCKED}\n```json\n[1]\n```\n"), "B!"),
+            (format!("{BLOCKED}\n```json\n{{,}}\n```\n"), "B!"),
+            (format!("{BLOCKED}\n```sh\nls\n```\n"), "B!"),
+            (format!("{{braces}}\n{BLOCKED}"), "B"),
+            // Any status counts at the end, and a synonym in the middle.
+            ("```json\n{\"status\":\"odd\"}\n```".to_owned(), "odd"),
+            ("```json\n{\"status\":7}\n```".to_owned(), "?"),
+            (
+                "```json\n{\"status\":\"ok\",\"summary\":\"S\"}\n```\nx".to_owned(),
+                "S!",
+            ),
+            // What is not sure enough.
+            (
+                "```json\n{\"status\":\"odd\",\"summary\":\"S\"}\n```\nx".to_owned(),
+                "text!",
+            ),
+            ("```json\n{\"status\":\"ok\"}\n```\nx".to_owned(), "text!"),
+            ("```json\n{\"summary\":\"S\"}\n```\n".to_owned(), "text!"),
+            (
+                "```json\n{\"status\":null,\"x\":1}\n```\n".to_owned(),
+                "text",
+            ),
+            ("```json\n{\"x\":1}\n```\n".to_owned(), "text"),
+            ("```json\n[1]\n```\n".to_owned(), "text"),
+            ("```json\n{,}\n```\n".to_owned(), "text!"),
+            (format!("{EXAMPLE}\n```json\n{{\"status\":\"blo"), "broken"),
+            // What is only quoted.
+            (format!("````markdown\n{BLOCKED}````\n"), "text"),
+            (format!("````\n{BLOCKED}````\n\n{EXAMPLE}"), "E"),
+            (format!("{EXAMPLE}\n````\n{BLOCKED}````\n"), "E!"),
+            (format!("~~~\n{BLOCKED}~~~\n"), "text"),
+            (format!("```text\n{BLOCKED}"), "text"),
+            (BLOCKED.replace("json", "yaml"), "text"),
+            (quoted(BLOCKED, " "), "text"),
+            (quoted(BLOCKED, "    "), "text"),
+            (quoted(BLOCKED, "> "), "text"),
+            (format!("- so:\n\n{}", quoted(BLOCKED, "  ")), "text"),
+            (
+                format!("- so:\n\n{}\n{BLOCKED}", quoted(EXAMPLE, "  ")),
+                "B",
+            ),
+        ] {
+            assert_eq!(word(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_text_around_a_block_is_kept() {
+        let text = "# A\n\n```json\n{\"status\":\"ok\",\"phase\":1}\n```\n\nB\n";
+        let Output::Result { text, .. } = Output::read(text.as_bytes()) else {
+            panic!()
+        };
+        assert_eq!(text.as_deref(), Some("# A\n\nB"));
+    }
+
     #[test]
     fn what_is_acted_on_must_be_right() {
         for (text, expected) in [
             (
-                r#"{"status":"done"}"#,
-                r#"status: expected complete, completed, blocked, needs_review, delegate or failed, found the string "done""#,
+                r#"{"status":"dunno"}"#,
+                r#"status: expected complete, completed, blocked, needs_review, delegate, failed, done, success or ok, found the string "dunno""#,
             ),
             (
                 r#"{"status":3}"#,
-                "status: expected complete, completed, blocked, needs_review, delegate or failed, found the number 3",
+                "status: expected complete, completed, blocked, needs_review, delegate, failed, done, success or ok, found the number 3",
             ),
             (
                 r#"{"retry_after_seconds":0}"#,

@@ -11,6 +11,9 @@ pub const RESULT_STATUSES: &[&str] = &[
     "needs_review",
     "delegate",
     "failed",
+    "done",
+    "success",
+    "ok",
 ];
 
 /// Files that the specialist wrote itself.
@@ -106,7 +109,8 @@ pub const RESULT: &[Field] = &[
     field(
         "status",
         Shape::Word(RESULT_STATUSES),
-        "What became of the work; without it the exit code says so",
+        "What became of the work; without it the exit code says so. done, success and ok are read \
+         as complete, with a warning",
     ),
     field(
         "retry_after_seconds",

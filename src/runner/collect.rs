@@ -93,10 +93,7 @@ pub fn of_resident(
     let from = stderr.len().saturating_sub(TAIL);
     Collected {
         result_file: Output::Nothing,
-        stdout: answer.map_or(Output::Nothing, |result| Output::Result {
-            result: result.clone(),
-            text: None,
-        }),
+        stdout: answer.map_or(Output::Nothing, |result| Output::whole(result.clone())),
         stderr_tail: String::from_utf8_lossy(&stderr[from..]).trim().to_owned(),
         has_log,
         printed: false,

@@ -267,7 +267,7 @@ fn a_report_that_breaks_its_rules_is_mended_in_the_retry() {
     let sh = r#"echo "$HANDOFF_LAST_ERROR" >"marks/$HANDOFF_ATTEMPT"
         case $HANDOFF_ATTEMPT in
         1) echo '{"status": "blocked", "phase": "p", "summary": "s"}';;
-        2) echo '{"phase": "p", "summary": "s", "handoff": {"context": "c"}}';;
+        2) echo '{"status": "odd", "phase": "p", "handoff": {"context": "c"}}';;
         *) echo '{"status": "complete", "phase": "p", "handoff": {"context": "c"}}';;
         esac"#;
     let root = Root::team("", &[("a", sh)]);

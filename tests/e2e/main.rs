@@ -38,6 +38,7 @@ mod helping;
 mod intake;
 mod large_artifacts;
 mod leavings;
+mod letter;
 mod lifecycle;
 mod looking;
 mod meddling;

@@ -122,7 +122,7 @@ fn an_artifact_without_a_destination_stays_in_the_result() {
 fn the_text_of_a_report_is_kept_as_an_artifact() {
     let root = Root::new();
     let _daemon = Daemon::start(&root);
-    let sh = "printf '# Tiles\\n\\nThree.\\n\\n```json\\n{\"summary\": \"three tiles\"}\\n```\\n'";
+    let sh = "printf '# Tiles\\n\\nThree.\\n\\n```json\\n{\"status\": \"ok\", \"summary\": \"three tiles\"}\\n```\\n'";
     root.drop_request("x", &orders(sh));
     let record = root.completed("x");
     assert_eq!(record["result"]["summary"], "three tiles");

@@ -28,7 +28,7 @@ fn a_result_is_taken_from_wherever_it_was_left() {
     let sh = "echo '{\"summary\": \"printed\"}'; result '{\"summary\": \"left\"}'";
     assert_eq!(result_of(&root, "both", sh)["result"]["summary"], "left");
 
-    let sh = "printf '# Report\\n\\nWords.\\n\\n```json\\n{\"summary\": \"block\"}\\n```\\n'";
+    let sh = "printf '# Report\\n\\nWords.\\n\\n```json\\n{\"status\": \"ok\", \"summary\": \"block\"}\\n```\\n'";
     let record = result_of(&root, "markdown", sh);
     assert_eq!(record["result"]["summary"], "block");
     assert!(
@@ -198,26 +198,23 @@ fn what_a_result_says_of_itself_counts_at_any_exit_code() {
 }
 
 #[test]
-fn a_result_that_is_a_report_keeps_the_rules_of_one() {
+fn a_blocked_report_that_lacks_what_helps_others_fails() {
     let root = Root::with(ONE_RETRY);
     let _daemon = Daemon::start(&root);
+    let blocked = json!({ "status": "blocked", "phase": "p", "summary": "s",
+        "blocked_reason": "unknown", "attempted": ["a"], "handoff": { "context": "c" } });
+    let without = |key: &str| {
+        let mut it = blocked.clone();
+        it.as_object_mut().unwrap().remove(key);
+        it
+    };
+    let next = json!({ "handoff": { "context": "c", "next_agent": "@fake" } });
     let cases = [
-        (json!({ "status": "blocked" }), 1, "blocked_reason"),
-        (
-            json!({ "status": "needs_review", "summary": "s" }),
-            0,
-            "phase",
-        ),
-        (
-            json!({ "status": "complete", "phase": "p", "handoff": { "next_agent": "@fake" } }),
-            0,
-            "summary",
-        ),
-        (
-            json!({ "phase": "p", "summary": "s", "handoff": { "context": "c" } }),
-            0,
-            "status",
-        ),
+        (without("blocked_reason"), 1, "blocked_reason"),
+        (without("attempted"), 0, "attempted"),
+        (without("handoff"), 0, "handoff.blockers"),
+        (with(blocked.clone(), next), 0, "handoff.next_agent"),
+        (json!({ "status": "finished", "phase": "p" }), 0, "status"),
     ];
     for (n, (result, exit, _)) in cases.iter().enumerate() {
         let sh = format!("echo '{result}'; exit {exit}");

@@ -164,7 +164,7 @@ fn a_crash_between_outcome_and_state_loses_nothing_and_repeats_nothing() {
 /// A result that hands its task on.
 fn on(phase: &str, more: &str) -> String {
     format!(
-        "echo '{{\"status\": \"complete\", \"phase\": \"p\", \"summary\": \"s\"{more}, \
+        "echo '{{\"status\": \"complete\", \"phase\": \"p\", \"summary\": \"Two tables, an index\"{more}, \
          \"handoff\": {{\"next_phase\": \"{phase}\", \"context\": \"c\"}}}}'"
     )
 }

@@ -29,7 +29,7 @@ fn one_for_each_dialect() {
                            "task": "A review of the schema, as Markdown",
                            "constraints": ["no change of schemas/page.schema.json"],
                        },
-                       "questions": [],
+                       "questions": ["Do pages without a body count as pages?"],
                        "starting": true,
                    },
                    "/output/artifact_path": "artifacts/reviews/package-yaml.md",

@@ -191,5 +191,5 @@ fn the_examples_are_found() {
     assert!(count("control") >= 2, "{}", count("control"));
     assert!(count("config") >= 4, "{}", count("config"));
     let page = "# Words\n\n```json\n{}\n```\n";
-    assert!(markdown::trailing_json_block(page).is_some());
+    assert!(markdown::last_json_block(page).is_some());
 }

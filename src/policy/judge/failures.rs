@@ -247,7 +247,7 @@ fn heed_error(told: &mut Failure, result: &Map<String, Value>) {
 fn with_tail(message: String, ended: &Ended) -> String {
     let said = match (&ended.stderr_tail, &ended.stdout) {
         (tail, _) if !tail.is_empty() => tail.clone(),
-        (_, Output::Text(text)) => tail_of(text, 2000),
+        (_, Output::Text(text) | Output::Unreported { text, .. }) => tail_of(text, 2000),
         _ => return message,
     };
     format!("{message}; its last words: {said}")
