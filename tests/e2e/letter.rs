@@ -116,12 +116,12 @@ fn bookkeeping_does_not_fail_work() {
         told.contains("report-phase") && told.contains("report-summary"),
         "{told}"
     );
-    let said = json!({ "handoff": { "next_agent": "@fake" }, "summary": "Two tables, an index" });
+    let said = json!({ "handoff": { "next_agent": "human" }, "summary": "Two tables, an index" });
     let request = with(prints(&root, "on", &said.to_string()), phase);
     root.drop_request("on", &request);
     let record = root.completed("on");
     let child = text(&record["handoffd"]["children"][0]);
-    let data = &root.completed(&child)["input"]["data"];
+    let data = &root.record("waiting", &child)["input"]["data"];
     assert_eq!(data["phase"], "build");
     assert_eq!(data["context"], "Two tables, an index");
     let said = json!({ "status": "ok", "artifact": { "a": 1 } });
