@@ -32,9 +32,8 @@ pub fn blocked_reason(result: &Map<String, Value>) -> &str {
     let named = result.get("blocked_reason").and_then(Value::as_str);
     match named {
         Some(named) if BLOCKED_REASONS.contains(&named) => named,
-        Some(_) => "unknown",
         None if asks_for_clarification(result) => "missing_requirements",
-        None => "unknown",
+        _ => "unknown",
     }
 }
 

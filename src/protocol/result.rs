@@ -100,14 +100,13 @@ fn of_text(text: &str) -> Option<Output> {
                                  has no status; everything is kept as text";
                 why.get_or_insert_with(|| no_status.to_owned());
             }
-            Ok(_) => {}
             Err(error) if error.kind == Kind::NotAnObject => {}
             // One that was cut off does not make an example above it the result.
             Err(error) if !block.closed => return Some(broken(&error, text)),
             Err(error) if from_the_end == 0 && block.after.trim().is_empty() => {
                 why = Some(format!("the json block at the end: {error}"));
             }
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
     }
     why.map(|why| Output::Unreported {
@@ -308,7 +307,8 @@ mod tests {
         const BLOCKED: &str = "```json\n{\"status\":\"blocked\",\"summary\":\"B\"}\n```\n";
         const EXAMPLE: &str = "```json\n{\"status\":\"complete\",\"summary\":\"E\"}\n```\n";
         let quoted = |block: &str, by: &str| -> String {
-            block.lines().map(|line| format!("{by}{line}\n")).collect()
+            let lines = block.lines().flat_map(|line| [by, line, "\n"]);
+            lines.collect()
         };
         for (text, expected) in [
             (format!("# A\n\n{BLOCKED}"), "B"),

@@ -64,7 +64,10 @@ fn a_report_that_is_only_quoted_is_text() {
     let root = Root::new();
     let _daemon = Daemon::start(&root);
     let block = format!("```json\n{}\n```\n", blocked());
-    let by = |mark: &str| -> String { block.lines().map(|it| format!("{mark}{it}\n")).collect() };
+    let by = |mark: &str| -> String {
+        let lines = block.lines().flat_map(|line| [mark, line, "\n"]);
+        lines.collect()
+    };
     for (id, output) in [
         ("fence", format!("So:\n\n````markdown\n{block}````\n")),
         ("indented", by("    ")),
