@@ -18,6 +18,18 @@ use super::{json, markdown, yaml};
 /// record in which the daemon wraps what it was given.
 pub const MAX_LEVELS: usize = 120;
 
+/// How many values a document may have. Each takes many times its bytes in memory: without a limit,
+/// 8 MiB of empty objects would become 200 MB.
+pub const MAX_VALUES: usize = 500_000;
+
+/// What is said of a document with more.
+pub(super) fn too_many_values() -> String {
+    format!(
+        "too many values: at most {MAX_VALUES} in a document; put large data into a file below \
+         artifacts/ and name the file"
+    )
+}
+
 /// `serde_json` passes numbers around as an object with this one key. A producer who writes the
 /// key would have it read back as a number, so it is refused.
 pub(super) const RESERVED_KEY: &str = "$serde_json::private::Number";

@@ -17,24 +17,27 @@ use std::fmt;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Deserializer, Map, Number, Value};
 
-use super::document::{DocumentError, Kind, MAX_LEVELS, RESERVED_KEY, place};
+use super::document::{
+    DocumentError, Kind, MAX_LEVELS, MAX_VALUES, RESERVED_KEY, place, too_many_values,
+};
 use super::field::quoted;
 
 /// Reads one JSON value that a producer or a specialist wrote, nested at most [`MAX_LEVELS`]
-/// deep, and nothing after it.
+/// deep and with at most [`MAX_VALUES`] values in it, and nothing after it.
 pub fn parse(text: &str) -> Result<Value, DocumentError> {
-    parse_levels(text, MAX_LEVELS)
+    parse_within(text, MAX_LEVELS, MAX_VALUES)
 }
 
 /// Reads what the daemon itself wrote, which may be nested a little deeper.
 pub fn parse_own(text: &str) -> Result<Value, DocumentError> {
-    parse_levels(text, usize::MAX)
+    parse_within(text, usize::MAX, usize::MAX)
 }
 
-fn parse_levels(text: &str, levels: usize) -> Result<Value, DocumentError> {
+fn parse_within(text: &str, levels: usize, values: usize) -> Result<Value, DocumentError> {
     let mut tokens = Tokens {
         text,
         at: 0,
+        values,
         refusal: None,
     };
     let mut deserializer = Deserializer::from_str(text);
@@ -75,6 +78,8 @@ fn explain(text: &str, error: &serde_json::Error) -> DocumentError {
 struct Tokens<'t> {
     text: &'t str,
     at: usize,
+    /// How many more values there may be.
+    values: usize,
     /// Why the walk was stopped, and where; serde's errors have no room for the place.
     refusal: Option<(usize, String)>,
 }
@@ -150,6 +155,10 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let Some(values) = self.tokens.values.checked_sub(1) else {
+            return Err(self.tokens.refuse(self.tokens.at, too_many_values()));
+        };
+        self.tokens.values = values;
         deserializer.deserialize_any(self)
     }
 }
@@ -279,6 +288,18 @@ mod tests {
                 (Some(line), Some(column)),
                 "{text}: {error}"
             );
+        }
+    }
+
+    #[test]
+    fn values_are_counted() {
+        for one in ["{}", "0", "[]", "\"\"", "null"] {
+            let list = |n: usize| format!("[{}{one}]", format!("{one},").repeat(n - 1));
+            // The list is one of them.
+            assert!(parse(&list(MAX_VALUES - 1)).is_ok(), "{one}");
+            let error = parse(&list(MAX_VALUES)).unwrap_err();
+            assert!(error.message.contains("at most 500000"), "{error}");
+            assert!(parse_own(&list(MAX_VALUES)).is_ok(), "{one}");
         }
     }
 

@@ -12,7 +12,7 @@
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Number, Value};
 
-use super::document::{DocumentError, Kind, MAX_LEVELS, RESERVED_KEY};
+use super::document::{DocumentError, Kind, MAX_LEVELS, MAX_VALUES, RESERVED_KEY, too_many_values};
 use super::field::quoted;
 use super::json::duplicate;
 
@@ -53,10 +53,21 @@ enum Frame {
 struct Builder {
     stack: Vec<Frame>,
     root: Option<Value>,
+    values: usize,
 }
 
 impl Builder {
     fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), DocumentError> {
+        if matches!(
+            event,
+            Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..)
+        ) {
+            self.values += 1;
+            // Keys count, too: they are as dear.
+            if self.values > MAX_VALUES {
+                return refuse(span, too_many_values());
+            }
+        }
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
                 refuse(span, "more than one YAML document in a file")

@@ -31,7 +31,7 @@ pub enum Looked {
         error: io::Error,
         identity: Identity,
     },
-    /// It changed while it was read.
+    /// It changed while it was read, or another process has a lease on it: to be looked at again.
     Changing,
     Bytes {
         bytes: Vec<u8>,
@@ -70,6 +70,8 @@ pub fn look(path: &Path, most: u64) -> Looked {
     match try_look(path, most) {
         Ok(looked) => looked,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Looked::Gone,
+        // Another process has a lease on it, and has been asked to give it back.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Looked::Changing,
         Err(error) => match Identity::at(path) {
             Ok(identity) => Looked::Unreadable { error, identity },
             Err(_) => Looked::Gone,

@@ -260,3 +260,48 @@ fn can_run_as(uid: u32) -> bool {
         .output();
     ran.is_ok_and(|output| output.status.success())
 }
+
+#[test]
+fn a_file_that_another_process_has_a_lease_on_is_tried_again() {
+    use handoffd::spool::look::{Lease, give_up_lease, ignore_lease_signals, try_lease};
+    ignore_lease_signals();
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let temporary = root.pending(".x.json.tmp");
+    fs::write(&temporary, orders("exit 0").to_string()).unwrap();
+    let file = File::open(&temporary).unwrap();
+    if let Err(error) = try_lease(&file, Lease::Write) {
+        eprintln!("skipped: no lease can be had here ({error})");
+        return;
+    }
+    fs::rename(&temporary, root.pending("x.json")).unwrap();
+    for n in 0..5 {
+        root.assert_works(&format!("other-{n}"));
+    }
+    assert_eq!(root.states_of("x"), ["pending"]);
+    give_up_lease(&file).unwrap();
+    root.completed("x");
+}
+
+#[test]
+fn a_document_with_very_many_values_is_refused_before_it_fills_the_memory() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    let many = format!("[{}0]", "{},".repeat(2_600_000));
+    for n in 0..8 {
+        let text = format!(r#"{{"target":{{"agent_id":"@fake"}},"input":{{"data":{many}}}}}"#);
+        root.drop_bytes(&format!("x{n}.json"), text.as_bytes());
+    }
+    for n in 0..8 {
+        let (record, code) = root.failed(&format!("x{n}"));
+        assert_eq!(code, "SCHEMA_VALIDATION_FAILED");
+        assert!(record.to_string().contains("at most 500000"), "{record:#}");
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let most: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(most < 400_000, "{most} KiB");
+}
