@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::durable::Durability;
 use crate::protocol::agent::AgentName;
+use crate::protocol::digest::Key;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
@@ -27,6 +28,8 @@ pub struct Config {
     pub audit: Audit,
     pub retention: Retention,
     pub metrics: Metrics,
+    /// The secret of the root. It is read at the start, from a file of its own.
+    pub key: Key,
 }
 
 impl Config {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::engine::moves::load;
 use crate::engine::world::World;
+use crate::policy::kin::{digest, mark};
 use crate::protocol::links::Links;
 use crate::protocol::record::Record;
 
@@ -14,19 +15,12 @@ const LOOKS: usize = 3;
 
 /// The record that a submission is admitted as.
 pub fn admit(world: &World, doc: Map<String, Value>, id: &str, sha256: String) -> Record {
+    let document = claims(&doc, "parent").map(|_| digest(&doc));
     let mut record = Record::admit(doc, id, Some(sha256));
-    let links = &mut record.meta.links;
-    let is_child = |parent: &String| {
-        agrees(world, parent, |theirs| {
-            theirs.children.iter().any(|child| child == id)
-        })
-    };
-    if !links.parent.as_ref().is_some_and(is_child) {
-        links.forget_the_way_here();
+    confirm(world, &mut record.meta.links, id, document.as_deref());
+    if record.meta.links.mark.is_some() {
+        world.expected.forget(id);
     }
-    links
-        .children
-        .retain(|child| agrees(world, child, |theirs| theirs.parent.as_deref() == Some(id)));
     record
 }
 
@@ -36,14 +30,46 @@ pub fn links_of(world: &World, doc: &Map<String, Value>, id: &str) -> Links {
         return Links::default();
     };
     let only = Map::from_iter([("handoffd".to_owned(), claimed.clone())]);
-    admit(world, only, id, String::new()).meta.links
+    let mut links = Record::admit(only, id, None).meta.links;
+    let document = claims(doc, "parent").map(|_| digest(doc));
+    confirm(world, &mut links, id, document.as_deref());
+    links
 }
 
-/// Whether another handoff says so too. One that is not there any more can't deny it.
-fn agrees(world: &World, id: &str, says_so: impl Fn(&Links) -> bool) -> bool {
-    let found = (0..LOOKS).find_map(|_| {
-        let states = world.layout.states_of(id);
-        states.into_iter().find_map(|state| load(world, state, id))
+/// Takes from what a submission claims whatever its kin deny, and marks a child that the daemon
+/// made: `document` is the digest of the whole submission.
+fn confirm(world: &World, links: &mut Links, id: &str, document: Option<&str>) {
+    links.children.retain(|child| {
+        find(world, child).is_none_or(|theirs| theirs.parent.as_deref() == Some(id))
     });
-    found.is_none_or(|other| says_so(&other.meta.links))
+    let Some(parent) = links.parent.clone() else {
+        return links.forget_the_way_here();
+    };
+    let signed = mark(&world.config().key, id, &parent);
+    let theirs = find(world, &parent);
+    let is_spawn = theirs.as_ref().is_some_and(|theirs| {
+        let mut spawns = theirs.spawns.iter();
+        spawns.any(|spawn| spawn.id == id && document == Some(&*digest(&spawn.request)))
+    });
+    let is_made = is_spawn || links.mark.as_ref() == Some(&signed);
+    // A parent that is gone can't deny its child.
+    let agrees = theirs.is_none_or(|theirs| theirs.children.iter().any(|child| child == id));
+    if !agrees {
+        links.forget_the_way_here();
+    }
+    links.mark = (agrees && is_made).then_some(signed);
+}
+
+/// What a submission says of itself in the daemon's own block.
+pub fn claims<'a>(doc: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    doc.get("handoffd")?.get(key)?.as_str()
+}
+
+/// The links of another handoff, if it is there.
+fn find(world: &World, id: &str) -> Option<Links> {
+    (0..LOOKS).find_map(|_| {
+        let states = world.layout.states_of(id);
+        let found = states.into_iter().find_map(|state| load(world, state, id));
+        found.map(|record| record.meta.links)
+    })
 }

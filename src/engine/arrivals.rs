@@ -283,7 +283,8 @@ impl Engine {
             let path = self.world.layout.pending().join(format!("{id}.{ext}"));
             path.symlink_metadata().is_ok()
         });
-        if submission.taken || self.running.contains_key(&id) || other_name {
+        let stranger = self.is_stranger(&submission);
+        if stranger || submission.taken || self.running.contains_key(&id) || other_name {
             return self.divert(name, submission, Destination::Duplicate);
         }
         // A record that was moved back by hand no longer waits.

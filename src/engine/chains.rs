@@ -10,16 +10,21 @@ use serde_json::{Value, json};
 use crate::durable;
 use crate::engine::commands::MAX_BYTES;
 use crate::engine::event::{Event, Folder};
+use crate::engine::intake::dependency_state;
 use crate::engine::moves::{load, max_retries, write};
+use crate::engine::parked::Parked;
 use crate::engine::tasks::hold_against_gates;
 use crate::engine::world::World;
 use crate::policy::follow::{Questions, Said, gather};
 use crate::policy::human::{Facts, answer, ask_person, asked_by};
+use crate::policy::intake::Dependency;
+use crate::policy::kin::is_made;
 use crate::policy::next::wait;
 use crate::protocol::control::{Action, Command};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
+use crate::protocol::links::Spawn;
 use crate::protocol::record::Record;
 use crate::protocol::view::View;
 use crate::spool::look::{Looked, look};
@@ -50,7 +55,19 @@ pub fn take_returns(world: &World, id: &str) {
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect();
-    let returned: Vec<Value> = ids.iter().map(|it| returned(world, id, it)).collect();
+    let lives = |it: &String| dependency_state(&world.layout, it) == Dependency::Live;
+    if ids.iter().any(lives) {
+        // What ended was not what it waits for.
+        return world.tell(Event::Moved {
+            id: id.to_owned(),
+            to: State::Waiting,
+            parked: Parked::of(&record, world.now(), world.boot),
+        });
+    }
+    let returned: Vec<Value> = ids
+        .iter()
+        .map(|it| returned(world, &record, id, it))
+        .collect();
     let lost: Vec<String> = ids
         .iter()
         .zip(&returned)
@@ -110,16 +127,24 @@ fn how_returned(ids: &[String], lost: &[String]) -> String {
 }
 
 /// What one helper gave back.
-fn returned(world: &World, parent: &str, child: &str) -> Value {
+fn returned(world: &World, record: &Record, parent: &str, child: &str) -> Value {
     let state = world.layout.states_of(child).first().copied();
-    let record = state.and_then(|state| load(world, state, child));
-    let (Some(state), Some(record)) = (state, record) else {
+    let found = state.and_then(|state| load(world, state, child));
+    let (Some(state), Some(found)) = (state, found) else {
         tracing::warn!(
             handoff_id = parent,
             "its helper {child} is gone: it goes on without"
         );
-        return json!({ "id": child, "status": LOST, "result": { "error": lost(child) } });
+        return lost(child, &gone(child));
     };
+    if !is_child(world, record, (parent, child), &found) {
+        tracing::warn!(
+            handoff_id = parent,
+            "{child} is not the helper that it asked: it goes on without"
+        );
+        return lost(child, &forged(child, parent));
+    }
+    let record = found;
     let result = match state {
         State::Failed => json!({ "error": record.doc.get("error") }),
         _ => record.doc.get("result").cloned().unwrap_or_default(),
@@ -132,15 +157,33 @@ fn returned(world: &World, parent: &str, child: &str) -> Value {
     })
 }
 
-/// The error of a helper whose record is nowhere, in the place of one that failed.
-fn lost(child: &str) -> Value {
+/// Whether the daemon made this record for this parent.
+fn is_child(world: &World, parent: &Record, (id, child): (&str, &str), found: &Record) -> bool {
+    let mut spawns = parent.meta.links.spawns.iter();
+    let spawn = spawns.find(|spawn| spawn.id == child);
+    is_made(&world.config().key, child, id, spawn, found)
+}
+
+/// What comes back for a helper that has no answer, in the place of one that failed.
+fn lost(child: &str, message: &str) -> Value {
+    let code = ErrorCode::DependencyMissing.as_str();
     json!({
-        "code": ErrorCode::DependencyMissing.as_str(),
-        "message": format!(
-            "the record of the helper {child} stands in no folder: somebody deleted it or moved it \
-             away before its result was taken. Go on without it, or ask for help again"
-        ),
+        "id": child, "status": LOST, "result": { "error": { "code": code, "message": message } },
     })
+}
+
+fn gone(child: &str) -> String {
+    format!(
+        "the record of the helper {child} stands in no folder: somebody deleted it or moved it away \
+         before its result was taken. Go on without it, or ask for help again"
+    )
+}
+
+fn forged(child: &str, parent: &str) -> String {
+    format!(
+        "the record {child} is not the helper that {parent} asked: somebody put another request in \
+         its place. Go on without it, or ask for help again"
+    )
 }
 
 /// Nobody answered in time.
@@ -229,22 +272,28 @@ fn answer_as(
 /// names it as its parent too is its own: the list may be a submission's.
 pub fn cancel_below(world: &World, record: &Record, id: &str, by: Option<&str>) -> usize {
     let mut seen: HashSet<String> = HashSet::new();
-    let below = |record: &Record, id: &str| -> Vec<(String, String)> {
-        let children = record.meta.links.children.iter();
+    let below = |record: &Record, id: &str| -> Vec<(String, String, Option<Spawn>)> {
+        let links = &record.meta.links;
+        let spawn = |child: &String| links.spawns.iter().find(|it| it.id == *child).cloned();
+        let children = links.children.iter();
         children
-            .map(|child| (id.to_owned(), child.clone()))
+            .map(|child| (id.to_owned(), child.clone(), spawn(child)))
             .collect()
     };
     let mut open = below(record, id);
     let mut cancelled = 0;
-    while let Some((parent, child)) = open.pop() {
+    while let Some((parent, child, spawn)) = open.pop() {
         if seen.len() >= MOST_DESCENDANTS || !seen.insert(child.clone()) {
             continue;
         }
         let Some((state, found)) = find(world, &child) else {
             continue;
         };
-        if found.meta.links.parent.as_ref() != Some(&parent) {
+        // What lies in pending/ is not admitted yet: it names its parent, or is a stranger's.
+        let is_own = found.meta.links.parent.as_ref() == Some(&parent)
+            && (state == State::Pending
+                || is_made(&world.config().key, &child, &parent, spawn.as_ref(), &found));
+        if !is_own {
             continue;
         }
         if matches!(state, State::Completed | State::Failed) {

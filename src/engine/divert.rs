@@ -146,6 +146,7 @@ fn try_divert(
     )?;
     // What it sets in motion is made once it stands in waiting/, decided.
     let effects = has_effects(&record);
+    world.expected.expect(&record.meta.links.spawns);
     let line = transition(&record, &id, event, State::Pending, to, now.wall);
     world.board.note(&record, &id, to, now.wall);
     packages::note(world, &record, &id, to);
@@ -183,6 +184,8 @@ fn try_divert(
             from: State::Waiting,
             to,
             after: Box::new(after),
+            tries: 0,
+            renamed: false,
         });
         world.committer.submit(change, vec![line], move |_| {
             let _ = told.send(Event::Decided(decided));

@@ -5,28 +5,26 @@
 //! daemon that dies in between does all of them again and moves the record then.
 
 use std::borrow::Cow;
-use std::fs;
 use std::io;
 
 use serde_json::{Map, Value};
 
 use crate::clock::Wall;
-use crate::durable;
-use crate::engine::event::{Event, Folder};
+use crate::engine::children;
+use crate::engine::event::Event;
 use crate::engine::packages;
+use crate::engine::parked::Parked;
 use crate::engine::tasks;
 use crate::engine::world::World;
 use crate::policy::follow::return_of;
-use crate::policy::next::{fail, refusal};
-use crate::protocol::error::ErrorCode;
-use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
-use crate::protocol::links::Spawn;
 use crate::protocol::record::Record;
 use crate::spool::change::Change;
-use crate::spool::layout::Layout;
 use crate::store::artifacts::Entry;
 use crate::store::audit;
+
+/// How often the loop is given the time to refuse a stranger's file.
+const TRIES: u32 = 3;
 
 /// A record that is decided and stands where it was, and what is to be told once it has moved.
 pub struct Decided {
@@ -35,6 +33,10 @@ pub struct Decided {
     pub from: State,
     pub to: State,
     pub after: Box<dyn FnOnce() + Send>,
+    /// How often a stranger's file was in the way of a child.
+    pub tries: u32,
+    /// A child got another id since `after` was made.
+    pub renamed: bool,
 }
 
 impl std::fmt::Debug for Decided {
@@ -43,6 +45,20 @@ impl std::fmt::Debug for Decided {
             .field("id", &self.id)
             .field("to", &self.to)
             .finish_non_exhaustive()
+    }
+}
+
+/// Why effects can't be applied yet.
+#[derive(Debug)]
+pub enum Unapplied {
+    Io(io::Error),
+    /// Something that the daemon did not make has the id of a child.
+    Taken(String),
+}
+
+impl From<io::Error> for Unapplied {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
     }
 }
 
@@ -72,6 +88,7 @@ pub fn settle(
     }
     world.board.note(&record, id, to, world.now().wall);
     let effects = has_effects(&record);
+    world.expected.expect(&record.meta.links.spawns);
     if effects && tasks::concerns(&record) {
         tasks::forewarn(world, record.to_mut(), id);
     }
@@ -92,6 +109,8 @@ pub fn settle(
         from,
         to,
         after: Box::new(after),
+        tries: 0,
+        renamed: false,
     });
     world.committer.submit(change, lines, move |_| {
         let _ = events.send(Event::Decided(decided));
@@ -115,13 +134,29 @@ pub fn said_again(
 }
 
 /// Does all that follows, then has the record moved.
-pub fn apply(world: &World, decided: Box<Decided>) {
-    if let Err(error) = apply_all(world, &decided) {
-        let error = error.to_string();
-        return world.tell(Event::Unapplied { decided, error });
+pub fn apply(world: &World, mut decided: Box<Decided>) {
+    match apply_all(world, &decided) {
+        Ok(()) => {}
+        Err(Unapplied::Io(error)) => {
+            let error = error.to_string();
+            return world.tell(Event::Unapplied { decided, error });
+        }
+        Err(Unapplied::Taken(id)) if decided.tries < TRIES => {
+            decided.tries += 1;
+            let error = format!("a file that is not the daemon's has the id {id}");
+            return world.tell(Event::Unapplied { decided, error });
+        }
+        Err(Unapplied::Taken(id)) => return children::give_another_id(world, decided, &id),
     }
     // The registry knows by now whose file it is.
     world.reservations().release(&decided.id);
+    if decided.to != State::Waiting {
+        // Nobody waits for an answer of theirs.
+        children::forget(world, &decided.record);
+    }
+    let parked = (decided.renamed && decided.to == State::Waiting)
+        .then(|| Parked::of(&decided.record, world.now(), world.boot))
+        .flatten();
     let Decided {
         id,
         from,
@@ -129,6 +164,16 @@ pub fn apply(world: &World, decided: Box<Decided>) {
         after,
         ..
     } = *decided;
+    let (events, waiting) = (world.events.clone(), id.clone());
+    let after = move || {
+        after();
+        if let Some(parked) = parked {
+            let _ = events.send(Event::Reparked {
+                id: waiting,
+                parked,
+            });
+        }
+    };
     if from == to {
         return after();
     }
@@ -136,78 +181,13 @@ pub fn apply(world: &World, decided: Box<Decided>) {
     world.committer.submit(change, Vec::new(), move |_| after());
 }
 
-fn apply_all(world: &World, decided: &Decided) -> io::Result<()> {
+fn apply_all(world: &World, decided: &Decided) -> Result<(), Unapplied> {
     world
         .artifacts
         .register(&entries(&decided.record, &decided.id))?;
     tasks::apply(world, &decided.record, &decided.id)?;
     for spawn in &decided.record.meta.links.spawns {
-        set_in_motion(world, spawn)?;
-    }
-    Ok(())
-}
-
-/// Whether something is still to be made that the last decision sets in motion.
-pub fn has_unmade(world: &World, record: &Record) -> bool {
-    let mut spawns = record.meta.links.spawns.iter();
-    spawns.any(|spawn| !is_made(&world.layout, spawn))
-}
-
-/// It may be on its way from one folder to the next, so where it comes from is asked first, and
-/// where it may turn back twice.
-fn is_made(layout: &Layout, spawn: &Spawn) -> bool {
-    layout.submission(&spawn.id).is_some()
-        || layout.is_taken(&spawn.id)
-        || layout.is_taken(&spawn.id)
-}
-
-/// Makes a handoff that an outcome asks for, unless it is there already: in any folder, so that
-/// one that has long ended is not made again.
-fn set_in_motion(world: &World, spawn: &Spawn) -> io::Result<()> {
-    let layout = &world.layout;
-    if HandoffId::parse_made(&spawn.id).is_err() {
-        tracing::warn!("{:?} can't be an id: not set in motion", spawn.id);
-        return Ok(());
-    }
-    if is_made(layout, spawn) {
-        return Ok(());
-    }
-    let durability = world.config().daemon.durability;
-    let (folder, bytes) = match &spawn.refused {
-        None => {
-            let mut bytes = serde_json::to_vec_pretty(&spawn.request).unwrap_or_default();
-            bytes.push(b'\n');
-            (State::Pending, bytes)
-        }
-        Some(why) => {
-            let mut record = Record::admit(spawn.request.clone(), &spawn.id, None);
-            let actions = vec![
-                "See the whole way with handoffd chain; let the specialists end it, or raise \
-                 daemon.max_hops and send the daemon SIGHUP"
-                    .to_owned(),
-            ];
-            let told = refusal(ErrorCode::Blocked, why.clone(), actions);
-            fail(&mut record, &told, 0, world.now().wall);
-            (State::Failed, record.to_bytes())
-        }
-    };
-    let temp = layout.tmp().join(format!("follow-{}.json", spawn.id));
-    let file = durable::create_anew(&temp, &bytes)?;
-    let moved = durable::sync_file(&file, durability)
-        .and_then(|()| durable::move_no_replace(&temp, &layout.record(folder, &spawn.id)));
-    if let Err(error) = moved {
-        let _ = fs::remove_file(&temp);
-        if error.kind() != io::ErrorKind::AlreadyExists {
-            return Err(error);
-        }
-    }
-    durable::sync_dir(&Layout::open_dir(layout.state(folder))?, durability)?;
-    if folder == State::Pending {
-        // A daemon that drains must know of it before it can believe that nothing is left.
-        world.tell(Event::Listed {
-            folder: Folder::Pending,
-            names: vec![format!("{}.json", spawn.id).into()],
-        });
+        children::set_in_motion(world, spawn, &decided.id)?;
     }
     Ok(())
 }

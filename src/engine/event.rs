@@ -141,6 +141,11 @@ pub enum Event {
         to: State,
         parked: Option<Parked>,
     },
+    /// A record that waits for children was parked before one of them got another id.
+    Reparked {
+        id: String,
+        parked: Parked,
+    },
     /// A record could not be read or changed; it is looked at again later.
     Unmoved {
         id: String,

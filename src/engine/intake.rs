@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::clock::Now;
 use crate::config::Config;
 use crate::engine::admit::links_of;
+use crate::engine::expected::Kin;
 use crate::engine::receive;
 use crate::engine::world::World;
 use crate::policy::intake::{Dependency, Needs, Plan, plan};
@@ -47,6 +48,8 @@ pub struct Submission {
     pub receipt: Option<Box<Receipt>>,
     /// The id stands in another folder.
     pub taken: bool,
+    /// What it is if it names a parent.
+    pub kin: Option<Kin>,
     pub writer: Writer,
 }
 
@@ -145,6 +148,7 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
                     .map(|request| Box::new(received(world, &parsed.map, request, &needs)));
                 Seen::Submission(Box::new(Submission {
                     taken: world.layout.is_taken(wanted.as_str()),
+                    kin: Kin::of(&parsed.map, wanted.as_str(), &world.config().key),
                     id: wanted.to_string(),
                     ext,
                     syntax: parsed.syntax,

@@ -61,6 +61,7 @@ mod tests {
 
     fn of_size(size: u64) -> Box<Submission> {
         Box::new(Submission {
+            kin: None,
             id: "x".to_owned(),
             ext: Ext::Json,
             syntax: Syntax::Json,

@@ -80,6 +80,7 @@ fn from_pending(
         Ok(request)
             if request.agent == *agent
                 && !submission.taken
+                && !world.expected.is_stranger(id, submission.kin.as_ref())
                 && submission.plan(request, &config, world.now()) == Plan::Run =>
         {
             request

@@ -13,6 +13,7 @@ pub mod attempt;
 pub mod begin;
 pub mod boards;
 pub mod chains;
+pub mod children;
 pub mod commands;
 pub mod confine;
 pub mod crew;
@@ -23,6 +24,7 @@ pub mod divert;
 mod drained;
 pub mod effects;
 pub mod event;
+pub mod expected;
 pub mod figures;
 mod finals;
 pub mod folders;
@@ -34,6 +36,7 @@ pub mod hire;
 pub mod intake;
 pub mod judging;
 pub mod kept;
+pub mod key;
 pub mod launch;
 mod leaving;
 pub mod leftovers;
@@ -366,6 +369,7 @@ impl Engine {
             Event::CommandDone { name } => self.on_command_done(&name),
             Event::CommandStuck { name, why } => self.on_command_stuck(name, &why),
             Event::Moved { id, to, parked } => self.on_moved(&id, to, parked),
+            Event::Reparked { id, parked } => self.on_reparked(&id, parked),
             Event::Unmoved { id } => self.on_unmoved(id),
             Event::DependencyStates { id, needs } => self.on_dependency_states(&id, &needs),
             Event::Sought { gone } => self.on_sought(gone),

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use crate::durable;
 use crate::engine::attempt::{Running, verify_key};
-use crate::engine::effects::{has_unmade, settle};
+use crate::engine::children::has_unmade;
+use crate::engine::effects::settle;
 use crate::engine::event::Event;
 use crate::engine::former::{is_resident_record, lost};
 use crate::engine::moves::{fail_parked, load, write};
@@ -258,12 +259,13 @@ fn carry_on(
             Found::UnderWay
         }
         // What a decided wait sets in motion may not have been made.
-        Action::Park if past.at_start && has_unmade(world, &record) => {
+        Action::Park if past.at_start && has_unmade(world, &record, id) => {
             move_on(world, folder, id, &record, folder, past);
             Found::UnderWay
         }
         Action::Park => {
             if let Some(parked) = Parked::of(&record, world.now(), world.boot) {
+                world.expected.expect(&record.meta.links.spawns);
                 Found::Parked(parked)
             } else {
                 let told = refusal(

@@ -106,10 +106,15 @@ impl Engine {
             let own = world.layout.root().join("handoffd.toml");
             // No file means that nothing is configured. Where something is, one that is gone is
             // more likely being edited: without it every request would fail for good.
-            let required = path.is_some() || *world.config() != Config::default();
+            let key = world.config().key;
+            let nothing = Config {
+                key,
+                ..Config::default()
+            };
+            let required = path.is_some() || *world.config() != nothing;
             let loaded = Config::load(path.as_deref().unwrap_or(&own), required);
             let loaded = loaded
-                .map(Box::new)
+                .map(|config| Box::new(Config { key, ..config }))
                 .map_err(|error| format!("{:#}", anyhow::Error::from(error)))
                 .and_then(|config| match confine::check(&config).into_iter().next() {
                     Some((what, advice)) => Err(format!("{what}; {advice}")),

@@ -20,6 +20,7 @@ use crate::engine::event::Event;
 use crate::engine::figures::Meter;
 use crate::engine::folders;
 use crate::engine::kept::Kept;
+use crate::engine::key;
 use crate::engine::line;
 use crate::engine::lock;
 use crate::engine::observer::{Observer, Told};
@@ -109,7 +110,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         .config
         .clone()
         .unwrap_or_else(|| root.join("handoffd.toml"));
-    let config = Arc::new(Config::load(&config_path, options.config.is_some())?);
+    let mut config = Config::load(&config_path, options.config.is_some())?;
     if let Some((what, advice)) = confine::check(&config).into_iter().next() {
         return Err(in_root(format!("{what}; {advice}")));
     }
@@ -132,6 +133,8 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             kind.name
         )));
     }
+    config.key = key::hold(&layout).map_err(|error| in_root(format!(".handoffd/key: {error}")))?;
+    let config = Arc::new(config);
     let meter = config.metrics.listen.map(Meter::open).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

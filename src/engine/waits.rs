@@ -230,6 +230,13 @@ impl Engine {
         self.reread_deferred();
     }
 
+    /// Those that it waits for have other ids than when it was parked.
+    pub(super) fn on_reparked(&mut self, id: &str, parked: Parked) {
+        if self.lot.get(id).is_some() {
+            self.park(id, parked);
+        }
+    }
+
     pub(super) fn on_unmoved(&mut self, id: String) {
         let waited = self.busy.remove(&id) == Some(Busy::Waking);
         self.recheck(id, waited);

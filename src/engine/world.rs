@@ -16,6 +16,7 @@ use crate::clock::{Clock, Now};
 use crate::config::Config;
 use crate::engine::ahead::Ahead;
 use crate::engine::event::Event;
+use crate::engine::expected::Expected;
 use crate::engine::leftovers::Leftovers;
 use crate::engine::packages::Ending;
 use crate::engine::receive::Desk;
@@ -59,6 +60,8 @@ pub struct World {
     /// Where figures are served, if they are.
     pub metrics: Option<SocketAddr>,
     reserved: Reservations,
+    /// Children that are to be made, or lie in `pending/`.
+    pub expected: Expected,
     pub shown: Shown,
     /// What the log said of unended records before this start, by id and revision. A line stands
     /// before its record does; where the record never came, it is decided again.
@@ -134,6 +137,7 @@ impl World {
             board,
             metrics,
             reserved: Reservations::default(),
+            expected: Expected::default(),
             shown: Shown::new(),
             told_before: OnceLock::new(),
             ahead: Ahead::default(),

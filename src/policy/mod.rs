@@ -8,6 +8,7 @@ pub mod helpers;
 pub mod human;
 pub mod intake;
 pub mod judge;
+pub mod kin;
 pub mod lint;
 pub mod next;
 pub mod receive;

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::block::{put, take, take_list, take_map};
+use super::digest::sha256;
 use super::id::HandoffId;
 use super::record::RecordError;
 
@@ -43,6 +44,8 @@ pub struct Links {
     pub gathered: Map<String, Value>,
     /// The outcome with which a package has returned to the agent that sent it.
     pub returned: Option<String>,
+    /// Proof that the daemon made it for `parent`.
+    pub mark: Option<String>,
 }
 
 /// One handoff that is to be set in motion.
@@ -56,6 +59,18 @@ pub struct Spawn {
 }
 
 impl Spawn {
+    /// The request as it is written into `pending/`.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(&self.request).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// The digest of that file, as its record has it.
+    pub fn sha256(&self) -> String {
+        sha256(&self.to_bytes())
+    }
+
     fn from_value(value: Value) -> Result<Self, RecordError> {
         let Value::Object(mut map) = value else {
             return Err(RecordError::BadMeta("spawns: not an object".to_owned()));
@@ -103,6 +118,7 @@ impl Links {
             carried: take_map(map, "carried")?,
             gathered: take_map(map, "gathered")?,
             returned: take(map, "returned")?,
+            mark: take(map, "mark")?,
         })
     }
 
@@ -119,7 +135,8 @@ impl Links {
         put(map, "written", &self.written)?;
         put(map, "carried", &self.carried)?;
         put(map, "gathered", &self.gathered)?;
-        put(map, "returned", &self.returned)
+        put(map, "returned", &self.returned)?;
+        put(map, "mark", &self.mark)
     }
 
     /// Names become parts of file names: what can't be an id is not believed.
@@ -136,6 +153,7 @@ impl Links {
         self.hop = 0;
         self.asked = 0;
         self.parent = None;
+        self.mark = None;
         self.trail.clear();
         self.written.clear();
         self.carried.clear();

@@ -185,6 +185,11 @@ pub const META: &[Field] = &[
     field("chain", Shape::Any, "The chain that it belongs to"),
     field("hop", Shape::Any, "Its place in the chain"),
     field("parent", Shape::Id, "The handoff that it follows from"),
+    field(
+        "mark",
+        Shape::Text,
+        "Proof that the daemon made it for its parent",
+    ),
     field("children", OF_IDS, "Handoffs that follow from it"),
     field("returns", OBJECTS, "What children gave back"),
     field(

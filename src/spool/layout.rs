@@ -164,6 +164,11 @@ impl Layout {
         self.0.root.join("schemas")
     }
 
+    /// The secret of this root.
+    pub fn key(&self) -> PathBuf {
+        self.0.own.join("key")
+    }
+
     pub fn daemon_file(&self) -> PathBuf {
         self.0.own.join("daemon.json")
     }

@@ -1,4 +1,5 @@
-//! Rows 32 to 36, 49 and 56: what a decided record sets in motion, whoever waits, and answers.
+//! Rows 32 to 36, 49, 56 and 71 to 73: what a decided record sets in motion, whoever waits, and
+//! answers.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -266,4 +267,96 @@ fn row_49_a_wait_that_was_deleted_stays_deleted_and_nobody_waits_for_it() {
     let error = &root.record("failed", "x")["error"];
     assert_eq!(error["code"], "DEPENDENCY_MISSING");
     assert_eq!(root.starts("x"), 0);
+}
+
+#[test]
+fn row_71_a_key_that_is_lost_or_half_written_is_made_anew_and_children_keep_their_ids() {
+    for left in [None, Some("half")] {
+        let ids = ["x.1-aaaaaaaa"];
+        let root = Root::new();
+        fs::create_dir_all(root.path(".handoffd/tmp")).unwrap();
+        root.put(".handoffd/tmp/key", "half");
+        if let Some(left) = left {
+            root.put(".handoffd/key", left);
+        }
+        let record = waits_for(&ids);
+        root.put("handoffs/in-progress/x.json", &record.to_string());
+        root.recover();
+        root.expect_completed(ids[0], 1);
+        let record = root.expect_completed("x", 1);
+        assert_eq!(record["handoffd"]["returns"][0]["status"], "completed");
+        let key = fs::metadata(root.path(".handoffd/key")).unwrap();
+        assert_eq!((key.len(), key.mode() & 0o777), (32, 0o600));
+    }
+}
+
+#[test]
+fn row_72_a_stranger_s_file_under_a_child_s_id_is_a_duplicate() {
+    for name in ["x.1-aaaaaaaa.json", "x.1-aaaaaaaa.yaml"] {
+        let ids = ["x.1-aaaaaaaa"];
+        let root = Root::new();
+        let mut stranger = spawn(ids[0])["request"].clone();
+        stranger["input"]["data"] = json!({"forged": true});
+        root.put(&format!("handoffs/pending/{name}"), &stranger.to_string());
+        let record = waits_for(&ids);
+        root.put("handoffs/in-progress/x.json", &record.to_string());
+        root.recover();
+        let child = root.expect_completed(ids[0], 1);
+        assert_eq!(child["input"]["data"], json!({}));
+        let record = root.expect_completed("x", 1);
+        assert_eq!(record["handoffd"]["returns"][0]["status"], "completed");
+        let refused = root.record("failed", "x.1-aaaaaaaa~2");
+        assert_eq!(refused["error"]["code"], "DUPLICATE_ID");
+        assert_eq!(refused["input"]["data"]["forged"], true);
+    }
+}
+
+#[test]
+fn row_73_where_a_stranger_s_record_has_a_child_s_id_the_child_gets_another() {
+    let ids = ["x.1-aaaaaaaa", "x.1-bbbbbbbb"];
+    let root = Root::new();
+    ended(&root, "completed", ids[0]);
+    ended(&root, "completed", ids[1]);
+    let path = format!("handoffs/completed/{}.json", ids[0]);
+    let mut stranger = root.record("completed", ids[0]);
+    stranger["handoffd"]["request_sha256"] = "f".repeat(64).into();
+    root.put(&path, &stranger.to_string());
+    let record = waits_for(&ids);
+    root.put("handoffs/in-progress/x.json", &record.to_string());
+    root.recover();
+    let record = root.expect_completed("x", 1);
+    let children = record["handoffd"]["children"].as_array().unwrap();
+    assert_eq!(children.len(), 2);
+    assert_eq!(children[1], ids[1]);
+    let other = children[0].as_str().unwrap();
+    assert_ne!(other, ids[0]);
+    root.expect_completed(other, 1);
+    let returns = record["handoffd"]["returns"].as_array().unwrap();
+    assert_eq!(
+        (&returns[0]["id"], &returns[1]["id"]),
+        (&children[0], &children[1])
+    );
+    assert_eq!(root.record("completed", ids[0]), stranger);
+}
+
+#[test]
+fn row_73_a_record_that_is_not_the_helper_s_is_no_answer() {
+    let ids = ["x.1-aaaaaaaa"];
+    let root = Root::new();
+    let mut stranger = decided("completed");
+    stranger["handoff_id"] = ids[0].into();
+    stranger["handoffd"]["parent"] = "x".into();
+    stranger["handoffd"]["request_sha256"] = "f".repeat(64).into();
+    stranger["result"] = json!({"summary": "approved"});
+    let path = format!("handoffs/completed/{}.json", ids[0]);
+    root.put(&path, &stranger.to_string());
+    let record = waits_for(&ids);
+    root.put("handoffs/waiting/x.json", &record.to_string());
+    root.recover();
+    let record = root.expect_completed("x", 1);
+    let returned = &record["handoffd"]["returns"][0];
+    assert_ne!(returned["result"]["summary"], "approved", "{record:#}");
+    let child = record["handoffd"]["children"][0].as_str().unwrap();
+    assert_ne!(child, ids[0]);
+    root.expect_completed(child, 1);
 }

@@ -30,6 +30,7 @@ mod disks;
 #[cfg(target_arch = "x86_64")]
 mod errors;
 mod fences;
+mod forged;
 mod hostile;
 mod injection;
 #[cfg(target_arch = "x86_64")]

@@ -8,7 +8,7 @@ use super::{Asked, Author};
 use crate::clock::Wall;
 use crate::config::Config;
 use crate::protocol::agent::AgentName;
-use crate::protocol::digest::sha256;
+use crate::protocol::digest::{Key, sha256};
 use crate::protocol::links::Spawn;
 use crate::protocol::record::{Attempt, AttemptOutcome, Record};
 use crate::protocol::view::View;
@@ -108,6 +108,7 @@ pub(super) fn spawn(
 
 /// How a handoff that is made for an outcome stands in the chain.
 pub(super) struct Link {
+    key: Key,
     chain: String,
     hop: u32,
     asked: u32,
@@ -133,6 +134,7 @@ impl Link {
             trail.push(entry);
         }
         Self {
+            key: config.key,
             chain: links.chain_of(id).to_owned(),
             hop: links.hop.saturating_add(1),
             asked: if by_result {
@@ -153,7 +155,7 @@ impl Link {
             .map_or((0, now), |it| (it.number, it.started_at));
         // One attempt, or none at all, may set several in motion one after the other.
         let index = record.meta.links.children.len() + index;
-        child_id(&self.chain, self.hop, id, attempt, index)
+        child_id(&self.key, (&self.chain, self.hop), id, attempt, index)
     }
 
     /// The daemon's own block of the request.
