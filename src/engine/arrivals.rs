@@ -151,10 +151,13 @@ impl Engine {
     }
 
     pub(super) fn on_seen(&mut self, name: OsString, seen: Seen) {
-        let is_awaited = self.looks_awaited.remove(&name);
+        let id = match classify(name.as_bytes()) {
+            Name::Submission { id, .. } if !self.orders.is_empty() => Some(id),
+            _ => None,
+        };
         self.take_in(name, seen);
-        if is_awaited {
-            self.reread_deferred();
+        if let Some(id) = id {
+            self.wake_commands(id.as_str());
         }
     }
 
@@ -386,6 +389,7 @@ impl Engine {
     pub(super) fn on_diverted(&mut self, name: OsString, id: Option<String>, outcome: Diverted) {
         if let Some(id) = &id {
             self.busy.remove(id);
+            self.wake_commands(id);
             self.lot.remove(id);
         } else {
             self.departures -= 1;
@@ -410,7 +414,6 @@ impl Engine {
                 self.unsettle(&name, None, at);
             }
         }
-        self.reread_deferred();
     }
 
     pub(super) fn on_immovable(&mut self, name: &OsString, why: &'static str) {

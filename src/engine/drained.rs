@@ -27,8 +27,7 @@ impl Engine {
             && self.unsettled.values().all(|unsettled| unsettled.open)
             && self.listing.is_empty()
             && self.unlisted.is_empty()
-            && self.reading_commands.is_empty()
-            && self.deferred_commands.is_empty()
+            && self.orders.is_empty()
             && self.checks == 0
             && self.departures == 0
             && self.rejecting.is_empty()

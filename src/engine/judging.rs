@@ -79,6 +79,7 @@ impl Engine {
     pub(super) fn on_verifying(&mut self, running: Running) {
         let key = running.live_key();
         self.busy.remove(&running.key.id);
+        self.wake_commands(&running.key.id);
         self.judging.remove(&running.key.id);
         self.forget_delay(&running.key.id);
         self.forget_large(&running.key.id);
@@ -92,7 +93,6 @@ impl Engine {
         }
         self.take_over(running);
         self.watch_vitals();
-        self.reread_deferred();
     }
 
     /// A disk that refuses is left alone for a moment; the attempt is judged again after.
@@ -165,7 +165,7 @@ impl Engine {
             Some(parked) if to == State::Waiting => self.park(&id, parked),
             _ => self.on_ended(&id),
         }
-        self.reread_deferred();
+        self.wake_commands(&id);
     }
 }
 

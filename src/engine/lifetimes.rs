@@ -56,6 +56,7 @@ impl Engine {
     pub(super) fn on_launched(&mut self, running: Running) {
         let id = running.key.id.clone();
         self.busy.remove(&id);
+        self.wake_commands(&id);
         self.at_once.remove(&id);
         self.problem("claim", None);
         tracing::info!(
@@ -75,7 +76,6 @@ impl Engine {
             None => self.take_over(running),
         }
         self.watch_vitals();
-        self.reread_deferred();
     }
 
     pub(super) fn on_not_launched(&mut self, id: &str, from: &Source, why: &NotLaunched) {
@@ -106,7 +106,7 @@ impl Engine {
                 self.look_again(id, from);
             }
         }
-        self.reread_deferred();
+        self.wake_commands(id);
     }
 
     fn look_again(&mut self, id: &str, from: &Source) {
@@ -175,6 +175,7 @@ impl Engine {
     fn on_orphan_gone(&mut self, key: &Key) {
         if self.busy.get(&key.id) == Some(&Busy::Orphan) {
             self.busy.remove(&key.id);
+            self.wake_commands(&key.id);
             let key = key.clone();
             self.actors.run(move |world| {
                 let keeper = world.keeper();

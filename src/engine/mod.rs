@@ -95,6 +95,7 @@ use crate::engine::world::World;
 use crate::figures::histogram::Histogram;
 use crate::keeper::wire::{Held, Key};
 use crate::policy::ahead::Ahead;
+use crate::policy::orders::Orders;
 use crate::policy::schedule::Schedule;
 use crate::spool::scan::Scanner;
 use crate::watch::Watcher;
@@ -255,10 +256,7 @@ pub struct Engine {
     foreign: finals::Foreign,
     restoring: HashSet<String>,
 
-    reading_commands: HashSet<OsString>,
-    deferred_commands: HashSet<OsString>,
-    /// Files in `pending/` that a command waits for: where they will stand is not known yet.
-    looks_awaited: HashSet<OsString>,
+    orders: Orders,
     /// Commands that are being set aside.
     refusing: HashSet<OsString>,
     /// Commands that could not be set aside.
@@ -325,6 +323,7 @@ impl Engine {
             }
             self.ring();
             self.feed_looks();
+            self.feed_commands();
             self.feed_judgements();
             self.dispatch();
             self.act();

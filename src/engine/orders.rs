@@ -1,7 +1,7 @@
 //! Orders from outside: commands, and the periodic rescan.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use crate::engine::arrivals::list_one;
@@ -32,7 +32,12 @@ pub struct Stuck {
 
 impl Engine {
     pub(super) fn read_command(&mut self, name: OsString) {
-        if self.reading_commands.insert(name.clone()) {
+        self.orders.add(name);
+    }
+
+    /// Has commands read, a few at a time.
+    pub(super) fn feed_commands(&mut self) {
+        while let Some(name) = self.orders.next() {
             self.actors.run(move |world| {
                 let file = Box::new(commands::read(world, &name));
                 world.tell(Event::Command { name, file });
@@ -40,12 +45,22 @@ impl Engine {
         }
     }
 
+    /// Nothing is being done to this handoff any more: commands about it are read again.
+    pub(super) fn wake_commands(&mut self, id: &str) {
+        let dismissals = self.dismissals.get(id);
+        let awaits_its_end = |name: &OsStr| {
+            let mut known = dismissals.into_iter().flatten();
+            known.any(|known| known.is_for(name))
+        };
+        self.orders.wake(id, awaits_its_end);
+    }
+
     pub(super) fn on_command(&mut self, name: OsString, file: CommandFile) {
-        self.reading_commands.remove(&name);
+        self.orders.was_read(&name);
         match file {
             CommandFile::Nothing => {
                 self.unsettled.remove(&settle_key(&name));
-                self.deferred_commands.remove(&name);
+                self.orders.done(&name);
                 self.forget_stuck(&name);
             }
             CommandFile::Folder => self.on_folder_in_control(&name, true),
@@ -77,7 +92,7 @@ impl Engine {
     pub(super) fn refuse(&mut self, name: OsString, identity: Identity, reason: String) {
         // It may be read again before it is out of the way; once is enough.
         if self.refusing.insert(name.clone()) {
-            self.deferred_commands.insert(name.clone());
+            self.orders.begin(name.clone(), None);
             self.actors
                 .run(move |world| commands::refuse(world, &name, identity, &reason));
         }
@@ -85,7 +100,7 @@ impl Engine {
 
     pub(super) fn on_command_done(&mut self, name: &OsString) {
         self.refusing.remove(name);
-        self.deferred_commands.remove(name);
+        self.orders.done(name);
         self.forget_stuck(name);
     }
 
@@ -98,7 +113,7 @@ impl Engine {
     /// It is not forgotten: nobody would look at an unchanged folder again.
     pub(super) fn on_command_stuck(&mut self, name: OsString, why: &str) {
         self.refusing.remove(&name);
-        self.deferred_commands.remove(&name);
+        self.orders.done(&name);
         self.stuck.names.insert(name);
         let first = self.stuck.names.first().map(|name| attempt::shown(name));
         let text = first.map(|first| {
@@ -161,7 +176,7 @@ impl Engine {
         if let Some(running) = self.running.get_mut(&id) {
             if running.record.meta.applied.contains(&whole.key) {
                 let done = Dismissal::new(&self.world, &name, whole.identity);
-                self.deferred_commands.insert(name);
+                self.orders.hold(name, &id);
                 if running.cancelled.is_none() {
                     return self.actors.run(move |_| done.carried_out());
                 }
@@ -184,7 +199,7 @@ impl Engine {
                     remember(&mut running.record, whole.key);
                     let done = Dismissal::new(&self.world, &name, whole.identity);
                     self.dismiss_later(id.clone(), done);
-                    self.deferred_commands.insert(name);
+                    self.orders.hold(name, &id);
                     let command = whole.command;
                     self.actors
                         .run(move |world| commands::note(world, &command));
@@ -197,18 +212,15 @@ impl Engine {
             };
         }
         let looks = Ext::ALL.map(|ext| OsString::from(format!("{id}.{ext}")));
-        if let Some(look) = looks.into_iter().find(|it| self.looking.contains_key(it)) {
-            self.looks_awaited.insert(look);
-            self.deferred_commands.insert(name);
-            return;
+        if looks.iter().any(|it| self.looking.contains_key(it)) {
+            return self.orders.hold(name, &id);
         }
         if self.cancel_large(&name, &whole) {
             return;
         }
         if self.busy.contains_key(&id) {
             // Where it will stand is not known yet; it is asked again when the job is done.
-            self.deferred_commands.insert(name);
-            return;
+            return self.orders.hold(name, &id);
         }
         let parked = self.lot.remove(&id);
         if let (Some(parked), Action::Retry) = (&parked, whole.command.action)
@@ -224,8 +236,8 @@ impl Engine {
         } else {
             Busy::Moving
         };
+        self.orders.begin(name.clone(), Some(&id));
         self.busy.insert(id, doing);
-        self.deferred_commands.insert(name.clone());
         let workers = match whole.command.action {
             Action::Approve => self.for_gates(),
             _ => &self.actors,
@@ -238,25 +250,6 @@ impl Engine {
         let known = self.dismissals.entry(id).or_default();
         if !known.iter().any(|it| it.is_same(&done)) {
             known.push(done);
-        }
-    }
-
-    /// Commands that came at a bad moment get another.
-    pub(super) fn reread_deferred(&mut self) {
-        let waiting: Vec<OsString> = self
-            .deferred_commands
-            .iter()
-            .filter(|name| {
-                !self
-                    .dismissals
-                    .values()
-                    .flatten()
-                    .any(|known| known.is_for(name))
-            })
-            .cloned()
-            .collect();
-        for name in waiting {
-            self.read_command(name);
         }
     }
 

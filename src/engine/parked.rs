@@ -1,12 +1,13 @@
 //! What waits, as the engine remembers it. The records in `waiting/` are the truth.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use serde_json::Value;
 
 use crate::clock::{Now, Wall};
 use crate::mutant;
+use crate::policy::waits::Waits;
 use crate::protocol::agent::AgentName;
 use crate::protocol::dialect::Dialect;
 use crate::protocol::record::Record;
@@ -152,8 +153,9 @@ impl Parked {
 #[derive(Debug, Default)]
 pub struct Lot {
     parked: HashMap<String, Parked>,
-    /// Who waits for this id.
-    dependents: HashMap<String, HashSet<String>>,
+    /// Who waits for which dependencies, and for which helpers.
+    dependencies: Waits,
+    helpers: Waits,
     due: BinaryHeap<Reverse<(u64, String)>>,
 }
 
@@ -163,27 +165,18 @@ impl Lot {
         if let Some(due) = parked.due_ms {
             self.due.push(Reverse((due, id.to_owned())));
         }
-        if matches!(parked.on, On::Dependency | On::Handoff) {
-            for dependency in &parked.dependencies {
-                self.dependents
-                    .entry(dependency.clone())
-                    .or_default()
-                    .insert(id.to_owned());
-            }
+        match parked.on {
+            On::Dependency => self.dependencies.insert(id, &parked.dependencies),
+            On::Handoff => self.helpers.insert(id, &parked.dependencies),
+            On::Retry | On::Time | On::Human => {}
         }
         self.parked.insert(id.to_owned(), parked);
     }
 
     pub fn remove(&mut self, id: &str) -> Option<Parked> {
         let parked = self.parked.remove(id)?;
-        for dependency in &parked.dependencies {
-            if let Some(waiting) = self.dependents.get_mut(dependency) {
-                waiting.remove(id);
-                if waiting.is_empty() {
-                    self.dependents.remove(dependency);
-                }
-            }
-        }
+        self.dependencies.remove(id);
+        self.helpers.remove(id);
         Some(parked)
     }
 
@@ -217,10 +210,11 @@ impl Lot {
     }
 
     pub fn dependents_of(&self, id: &str) -> Vec<String> {
-        self.dependents
-            .get(id)
-            .map(|ids| ids.iter().cloned().collect())
-            .unwrap_or_default()
+        let dependents = self.dependencies.waiting_for(id);
+        dependents
+            .chain(self.helpers.waiting_for(id))
+            .cloned()
+            .collect()
     }
 
     /// Takes what a listing of `waiting/` has shown, and hands out those that a whole one has not.
@@ -282,47 +276,7 @@ impl Lot {
 
     /// If `id`, waiting for `dependencies`, closes a circle: the circle, `id` first and last.
     pub fn circle(&self, id: &str, dependencies: &[String]) -> Option<Vec<String>> {
-        let mut seen: HashSet<&str> = HashSet::new();
-        let mut path = vec![id.to_owned()];
-        for dependency in dependencies {
-            if self.leads_to(dependency, id, &mut seen, &mut path) {
-                path.push(id.to_owned());
-                return Some(path);
-            }
-        }
-        None
-    }
-
-    fn leads_to<'a>(
-        &'a self,
-        from: &'a str,
-        to: &str,
-        seen: &mut HashSet<&'a str>,
-        path: &mut Vec<String>,
-    ) -> bool {
-        // A chain may be long: a stack of our own instead of the thread's.
-        let mut stack: Vec<(&str, usize)> = vec![(from, 0)];
-        let base = path.len();
-        while let Some((node, next)) = stack.pop() {
-            if node == to {
-                path.extend(stack.iter().map(|(id, _)| (*id).to_owned()));
-                return true;
-            }
-            if next == 0 && !seen.insert(node) {
-                continue;
-            }
-            let waits = self
-                .parked
-                .get(node)
-                .filter(|parked| parked.on == On::Dependency);
-            let Some(dependency) = waits.and_then(|parked| parked.dependencies.get(next)) else {
-                continue;
-            };
-            stack.push((node, next + 1));
-            stack.push((dependency, 0));
-        }
-        path.truncate(base);
-        false
+        self.dependencies.circle(id, dependencies)
     }
 }
 
@@ -386,23 +340,5 @@ mod tests {
         assert_eq!(lot.take_unseen(true, |id| id == "busy"), ["gone"]);
         assert_eq!(lot.get("gone").unwrap().sight, Sight::Sought);
         assert_eq!(lot.get("there").unwrap().sight, Sight::Unknown);
-    }
-
-    #[test]
-    fn circles_are_found_and_chains_are_not() {
-        let mut lot = Lot::default();
-        lot.insert("b", parked(On::Dependency, None, &["free", "c"]));
-        lot.insert("c", parked(On::Dependency, None, &["d"]));
-        let ids = |ids: &[&str]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(lot.circle("a", &ids(&["b"])), None);
-        assert_eq!(lot.circle("d", &ids(&["b"])).unwrap(), ["d", "b", "c", "d"]);
-        let mut long = Lot::default();
-        for n in 0..50_000 {
-            long.insert(
-                &format!("{n}"),
-                parked(On::Dependency, None, &[&format!("{}", n + 1)]),
-            );
-        }
-        assert_eq!(long.circle("50000", &ids(&["0"])).unwrap().len(), 50_002);
     }
 }

@@ -191,7 +191,7 @@ impl Engine {
         }
         let done = Dismissal::new(&self.world, name, whole.identity);
         self.dismiss_later(id.to_owned(), done);
-        self.deferred_commands.insert(name.clone());
+        self.orders.hold(name.clone(), id);
         if !was_cancelled {
             let command = whole.command.clone();
             self.actors.run(move |world| {

@@ -34,6 +34,7 @@ use crate::engine::{Busy, Engine, retention};
 use crate::figures::histogram::Histogram;
 use crate::keeper::wire::Held;
 use crate::policy::ahead::Ahead;
+use crate::policy::orders::Orders;
 use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
@@ -338,9 +339,7 @@ fn build(
         finals: Arc::new(super::finals::Finals::open(world)),
         foreign: super::finals::Foreign::new(),
         restoring: HashSet::new(),
-        reading_commands: HashSet::new(),
-        deferred_commands: HashSet::new(),
-        looks_awaited: HashSet::new(),
+        orders: Orders::default(),
         refusing: HashSet::new(),
         stuck: super::orders::Stuck::default(),
         dismissals: HashMap::new(),

@@ -227,7 +227,7 @@ impl Engine {
             Some(parked) if to == State::Waiting => self.park(id, parked),
             _ => self.on_ended(id),
         }
-        self.reread_deferred();
+        self.wake_commands(id);
     }
 
     /// Those that it waits for have other ids than when it was parked.
@@ -239,8 +239,8 @@ impl Engine {
 
     pub(super) fn on_unmoved(&mut self, id: String) {
         let waited = self.busy.remove(&id) == Some(Busy::Waking);
+        self.wake_commands(&id);
         self.recheck(id, waited);
-        self.reread_deferred();
     }
 
     /// Somebody may wait for this one.
@@ -289,6 +289,7 @@ impl Engine {
         // What is under way stays busy until its own event, which may have come already.
         if !matches!(found, Found::UnderWay) {
             self.busy.remove(id);
+            self.wake_commands(id);
         }
         match found {
             Found::Left(why) => return self.leave(folder, id, why),
