@@ -37,7 +37,7 @@ impl Engine {
 
     /// Has commands read, a few at a time.
     pub(super) fn feed_commands(&mut self) {
-        while let Some(name) = self.orders.next() {
+        while let Some(name) = self.orders.take() {
             self.actors.run(move |world| {
                 let file = Box::new(commands::read(world, &name));
                 world.tell(Event::Command { name, file });

@@ -33,7 +33,7 @@ impl Orders {
     }
 
     /// The next one to read, while there is room for it.
-    pub fn next(&mut self) -> Option<OsString> {
+    pub fn take(&mut self) -> Option<OsString> {
         if self.reading.len() + self.doing.len() >= UNDER_WAY {
             return None;
         }
