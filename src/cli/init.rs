@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::service::in_shell;
 use crate::cli::{Failed, Global, Outcome, out};
+use crate::protocol::shown;
 use crate::spool::layout::Layout;
 
 const CONFIG: &str = include_str!("init/handoffd.toml");
@@ -43,9 +43,9 @@ pub fn init(global: &Global, options: &Options) -> Outcome {
     if global.json {
         out::tell(serde_json::json!({ "root": root }))?;
     } else {
-        let word = |below: &str| in_shell(&dir.join(below));
+        let word = |below: &str| shown::path(&dir.join(below));
         out::talk!("A root stands in {}. Next:", root.display());
-        out::talk!("  handoffd run --root {} &", in_shell(dir));
+        out::talk!("  handoffd run --root {} &", shown::path(dir));
         let (request, pending) = (word("examples/hello.json"), word("handoffs/pending/"));
         out::talk!("  cp {request} {pending}");
         out::talk!("  cat {}", word("handoffs/completed/hello.json"));

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::{Failed, Global, Outcome, out, person};
 use crate::config::Config;
+use crate::protocol::shown;
 use crate::service::units::{Plan, UnitError};
 
 #[derive(Debug, Args)]
@@ -98,17 +99,17 @@ fn owner_of(root: &Path) -> String {
 fn tell(plan: &Plan, options: &Options) {
     let mut again = format!(
         "{} service {}{} --root {}",
-        in_shell(&plan.program),
+        shown::path(&plan.program),
         match options.manager {
             Manager::Systemd => "systemd",
             Manager::Launchd => "launchd",
         },
         if options.user { " --user" } else { "" },
-        in_shell(&plan.root),
+        shown::path(&plan.root),
     );
     if let Some(config) = &plan.config {
         again.push_str(" --config ");
-        again.push_str(&in_shell(config));
+        again.push_str(&shown::path(config));
     }
     out::talk!("Install it:");
     match (options.manager, options.user) {
@@ -141,26 +142,9 @@ fn tell(plan: &Plan, options: &Options) {
     }
 }
 
-/// A path as a shell takes it for one word.
-pub(super) fn in_shell(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:@".contains(letter);
-    if text.chars().all(plain) {
-        text.into_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_path_is_one_word_to_a_shell() {
-        assert_eq!(in_shell(Path::new("/srv/q")), "/srv/q");
-        assert_eq!(in_shell(Path::new("/it's $x")), "'/it'\\''s $x'");
-    }
 
     #[test]
     fn patience_covers_the_longest_grace() {

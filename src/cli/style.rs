@@ -7,38 +7,7 @@ use chrono::{DateTime, Local};
 
 use crate::clock::Wall;
 use crate::protocol::lifecycle::State;
-
-/// Text from a record, safe to print: what could move the cursor or hide something is shown as
-/// an escape. Line breaks stay only where `lines` allows them.
-pub fn safe(text: &str, lines: bool) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' if lines => shown.push('\n'),
-            '\t' => shown.push_str("    "),
-            hidden if hidden.is_control() || is_invisible(hidden) => {
-                shown.extend(hidden.escape_default());
-            }
-            plain => shown.push(plain),
-        }
-    }
-    shown
-}
-
-/// Whether there is something in it that [`safe`] would show as an escape.
-pub fn is_hostile(text: &str) -> bool {
-    text.chars().any(|it| it.is_control() || is_invisible(it))
-}
-
-/// Characters that change the direction or the presence of others.
-fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
-    )
-}
+pub use crate::protocol::shown::{is_hostile, safe};
 
 /// One line of at most `most` characters.
 pub fn line(text: &str, most: usize) -> String {
@@ -157,18 +126,6 @@ pub fn columns(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_from_a_record_reaches_the_terminal_raw() {
-        assert_eq!(safe("a\u{1b}[31mb\r\0", false), "a\\u{1b}[31mb\\r\\u{0}");
-        assert_eq!(safe("one\ntwo", false), "one\\ntwo");
-        assert_eq!(safe("one\ntwo", true), "one\ntwo");
-        assert_eq!(
-            safe("a\u{2028}\u{61c}\u{e0041}\u{9b}", true),
-            "a\\u{2028}\\u{61c}\\u{e0041}\\u{9b}"
-        );
-        assert_eq!(safe("left\u{202e}right", false), "left\\u{202e}right");
-    }
 
     #[test]
     fn long_lines_are_cut_and_columns_line_up() {

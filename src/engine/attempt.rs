@@ -12,6 +12,7 @@ use crate::engine::outcome::End;
 use crate::keeper::wire::{Key, RESIDENT, VERIFY, Why};
 use crate::policy::intake::Terms;
 use crate::policy::judge::Exit;
+use crate::policy::rights::Wrong;
 use crate::protocol::agent::AgentName;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
@@ -40,6 +41,8 @@ pub enum NotLaunched {
     Refused,
     /// Its file can't be moved, for this reason; nothing else is in trouble.
     Fixed(&'static str),
+    /// Others may rewrite what its specialist runs.
+    Unsafe(AgentName, Box<Wrong>),
     Io(String),
 }
 

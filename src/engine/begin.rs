@@ -12,6 +12,7 @@ use crate::durable::Durability;
 use crate::engine::attempt::{NO_SLOT, NotLaunched, Post, Running};
 use crate::engine::handover::{Order, hand_over};
 use crate::engine::hire::give;
+use crate::engine::rights;
 use crate::engine::story::{advisory_gate, transition};
 use crate::engine::tasks;
 use crate::engine::world::World;
@@ -77,6 +78,11 @@ pub fn ready<'a>(
     if specialist.is_resident() != post.is_some() {
         world.reservations().release(id);
         return Err(NotLaunched::LookAgain);
+    }
+    if let Some(wrong) = rights::attempt(world.layout.root(), config, specialist) {
+        world.reservations().release(id);
+        let agent = request.agent.clone();
+        return Err(NotLaunched::Unsafe(agent, Box::new(wrong)));
     }
     let now = world.now();
     let last_error = last_error_digest(&record);

@@ -15,6 +15,8 @@ use crate::engine::recovery::Found;
 use crate::figures::families::Figures;
 use crate::keeper::wire::{Held, Key, Report};
 use crate::policy::intake::Needs;
+use crate::policy::rights::Wrong;
+use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
 use crate::runner::resident::wires::Said;
 use crate::runner::vitals::Sample;
@@ -55,6 +57,11 @@ pub enum Event {
     /// Whether everybody may write to a folder, or one leads out of the root, with what to do about
     /// it.
     Shared(Option<(String, String)>),
+    /// Whether others may rewrite what a specialist runs.
+    Unsafe {
+        agent: AgentName,
+        found: Option<Wrong>,
+    },
     Seen {
         name: OsString,
         seen: Box<Seen>,

@@ -101,6 +101,10 @@ impl Engine {
                     self.leave_file(&format!("{id}.{ext}").into(), why);
                 }
             }
+            NotLaunched::Unsafe(agent, wrong) => {
+                self.on_unsafe(agent, Some((**wrong).clone()));
+                self.look_again(id, from);
+            }
             NotLaunched::Io(error) => {
                 self.pause(error);
                 self.look_again(id, from);

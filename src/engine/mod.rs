@@ -59,6 +59,7 @@ pub mod readmit;
 pub mod receive;
 pub mod recovery;
 pub mod retention;
+pub mod rights;
 pub mod sampling;
 mod shown;
 mod signals;
@@ -97,6 +98,7 @@ use crate::keeper::wire::{Held, Key};
 use crate::policy::ahead::Ahead;
 use crate::policy::orders::Orders;
 use crate::policy::schedule::Schedule;
+use crate::protocol::agent::AgentName;
 use crate::spool::scan::Scanner;
 use crate::watch::Watcher;
 
@@ -272,6 +274,8 @@ pub struct Engine {
     problems: BTreeMap<String, String>,
     /// Everybody may write to a folder.
     shared: bool,
+    /// Specialists whose programs others may rewrite, and until when they are held for that.
+    unsafe_until: BTreeMap<AgentName, u64>,
     /// Folders to be listed once more, whatever their times say.
     relist: HashSet<event::Folder>,
     stopping: Option<Stopping>,
@@ -341,6 +345,7 @@ impl Engine {
             Event::ListingDone { folder, listed } => self.on_listing_done(folder, listed),
             Event::Immovable { name, why } => self.on_immovable(&name, why),
             Event::Shared(found) => self.on_shared(found),
+            Event::Unsafe { agent, found } => self.on_unsafe(&agent, found),
             Event::Seen { name, seen } => self.on_seen(name, *seen),
             Event::Diverted { name, id, outcome } => self.on_diverted(name, id, outcome),
             Event::Rejected { name, id } => self.on_rejected(&name, id.as_deref()),

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::engine::parked::{On, Parked};
 use crate::engine::workers::Workers;
 use crate::engine::world::World;
-use crate::engine::{Engine, packages};
+use crate::engine::{Engine, packages, rights};
 use crate::protocol::lifecycle::State;
 use crate::runner::command::{self, Call};
 use crate::spool::change::Change;
@@ -243,6 +243,13 @@ fn run(world: &World, id: &str, news: News, closing: &AtomicBool) {
         return;
     };
     let event = news.word();
+    if let Some(wrong) = rights::command(world.layout.root(), command) {
+        return tracing::warn!(
+            handoff_id = id,
+            event,
+            "the notify command was not run: {wrong}"
+        );
+    }
     // It may be somewhere else by now; then there is other news.
     let path = world.layout.record(news.state(world, id), id);
     let Looked::Bytes { bytes, .. } = look(&path, u64::MAX - 1) else {

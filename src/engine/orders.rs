@@ -258,6 +258,7 @@ impl Engine {
         let at = self.now_ms() + every;
         self.alarm(at, Alarm::Rescan);
         self.leaving.forget();
+        self.look_at_unsafe();
         let watcher = Arc::clone(&self.watcher);
         let residents: Vec<u32> = self.crew.members.keys().copied().collect();
         let due = Folder::ALL.map(|folder| self.listing.insert(folder).then_some(folder));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, OnStop};
 use crate::engine::event::Event;
-use crate::engine::{Alarm, Engine, Stopping, attempt, confine};
+use crate::engine::{Alarm, Engine, Stopping, attempt, confine, rights};
 use crate::keeper::wire::Why;
 
 impl Engine {
@@ -112,13 +112,21 @@ impl Engine {
                 ..Config::default()
             };
             let required = path.is_some() || *world.config() != nothing;
-            let loaded = Config::load(path.as_deref().unwrap_or(&own), required);
+            let file = path.as_deref().unwrap_or(&own);
+            let loaded = Config::load(file, required);
             let loaded = loaded
                 .map(|config| Box::new(Config { key, ..config }))
                 .map_err(|error| format!("{:#}", anyhow::Error::from(error)))
                 .and_then(|config| match confine::check(&config).into_iter().next() {
                     Some((what, advice)) => Err(format!("{what}; {advice}")),
                     None => Ok(config),
+                })
+                .and_then(|config| {
+                    let wrong = rights::all(world.layout.root(), file, &config);
+                    match wrong.first() {
+                        Some(wrong) => Err(wrong.to_string()),
+                        None => Ok(config),
+                    }
                 });
             world.tell(Event::Reloaded(loaded));
         });

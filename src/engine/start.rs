@@ -28,6 +28,7 @@ use crate::engine::parked::Lot;
 use crate::engine::past::Past;
 use crate::engine::readmit::finish_rejections;
 use crate::engine::recovery::{Found, recover_one, sweep_claims};
+use crate::engine::rights;
 use crate::engine::workers::Workers;
 use crate::engine::world::World;
 use crate::engine::{Busy, Engine, retention};
@@ -114,6 +115,9 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
     let mut config = Config::load(&config_path, options.config.is_some())?;
     if let Some((what, advice)) = confine::check(&config).into_iter().next() {
         return Err(in_root(format!("{what}; {advice}")));
+    }
+    if let Some(wrong) = rights::all(&root, &config_path, &config).into_iter().next() {
+        return Err(in_root(wrong.to_string()));
     }
     let layout = Layout::new(&root);
     if let Some((what, advice)) = folders::shared(&layout, &config) {
@@ -350,6 +354,7 @@ fn build(
         trouble: None,
         problems: BTreeMap::new(),
         shared: false,
+        unsafe_until: BTreeMap::new(),
         relist: HashSet::new(),
         delayed: HashMap::new(),
         stopping: None,

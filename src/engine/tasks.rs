@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::Wall;
 use crate::engine::reading::up_to_the_limit;
+use crate::engine::rights;
 use crate::engine::story::state_unwritten;
 use crate::engine::world::World;
 use crate::policy::complete::warn;
@@ -144,7 +145,13 @@ pub fn ask_gates(world: &World, preview: &Record, id: &str) -> Result<Vec<Value>
         .commands
         .iter()
         .map(|gate| {
-            let answer = gate::run(gate, &bytes, &terms);
+            let answer = match rights::command(terms.root, &gate.command) {
+                Some(wrong) => gate::Said {
+                    passed: false,
+                    reason: format!("it was not run: {wrong}"),
+                },
+                None => gate::run(gate, &bytes, &terms),
+            };
             GateResult::new(&gate.name, answer.passed, answer.reason)
         })
         .collect();

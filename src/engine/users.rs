@@ -42,6 +42,17 @@ pub fn account(name: &UserName) -> Result<Account, String> {
     Ok(account)
 }
 
+/// A user as people know it.
+pub fn name(uid: u32) -> String {
+    let people = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = people.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| format!("uid {uid}"))
+}
+
 fn owned(text: *const libc::c_char) -> OsString {
     if text.is_null() {
         return OsString::new();

@@ -7,6 +7,7 @@ use crate::durable;
 use crate::engine::attempt::{Running, Verifying, verify_key};
 use crate::engine::handover::{Order, hand_over};
 use crate::engine::outcome::{End, limits};
+use crate::engine::rights;
 use crate::engine::world::World;
 use crate::keeper::wire::Key;
 use crate::policy::judge::{Exit, Success, Verdict};
@@ -34,6 +35,9 @@ pub fn start(
     let Some(specialist) = config.specialist(&running.agent) else {
         return Err(io::Error::other("its specialist is gone"));
     };
+    if let Some(wrong) = rights::specialist(world.layout.root(), specialist) {
+        return Err(io::Error::other(wrong.to_string()));
+    }
     let work = put_down(world, running, work)?;
     let key = verify_key(&running.key);
     let stdin = stdin_path(world, &key);

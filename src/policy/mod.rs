@@ -16,6 +16,7 @@ pub mod receive;
 pub mod reports;
 pub mod resident;
 pub mod retry;
+pub mod rights;
 pub mod rules;
 pub mod schedule;
 pub mod task;

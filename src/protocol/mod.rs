@@ -29,6 +29,7 @@ pub mod result;
 pub mod result_fields;
 pub mod schema;
 pub mod shape;
+pub mod shown;
 pub mod task;
 pub mod timer;
 pub mod view;

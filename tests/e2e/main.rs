@@ -50,6 +50,7 @@ mod reports;
 mod resident;
 mod results;
 mod retention;
+mod rights;
 mod running;
 mod scheduling;
 mod schemas;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::cli::{Failed, Global, Outcome, out};
 use crate::clock::{Clock, Wall};
 use crate::config::Config;
-use crate::engine::{confine, folders};
+use crate::engine::{confine, folders, rights};
 use crate::inspect::deep::{self, Examined};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -49,6 +49,11 @@ pub fn check(global: &Global, options: &Options) -> Outcome {
     for (what, do_this) in confine::check(&config) {
         findings.push(Finding { what, do_this });
     }
+    let wrong = rights::all(layout.root(), &global.config_path()?, &config);
+    findings.extend(wrong.into_iter().map(|wrong| Finding {
+        what: wrong.what,
+        do_this: wrong.advice,
+    }));
     check_root(&layout, &config, &mut findings);
     check_system(&mut findings, &mut notes);
     let deep = options.deep.then(|| deep::examine(&layout)).transpose()?;
