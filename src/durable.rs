@@ -141,9 +141,59 @@ pub fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// An error that says where it happened.
+/// An error that says where it happened. It is passing if the first one was.
 pub fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    worded(format!("{}: {error}", path.display()), error)
+}
+
+/// An error in other words, that is passing if its cause is.
+pub fn worded(text: String, cause: &io::Error) -> io::Error {
+    let is_passing = is_passing(cause);
+    io::Error::new(cause.kind(), Placed { text, is_passing })
+}
+
+#[derive(Debug)]
+struct Placed {
+    text: String,
+    is_passing: bool,
+}
+
+impl std::fmt::Display for Placed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Placed {}
+
+/// Whether the machine may be able to do later what it can't do now: it is short of descriptors,
+/// processes, memory or space, or somebody does not answer yet.
+pub fn is_passing(error: &io::Error) -> bool {
+    let placed = error.get_ref().and_then(|it| it.downcast_ref::<Placed>());
+    let errno = Errno::from_io_error(error);
+    placed.is_some_and(|placed| placed.is_passing)
+        || matches!(
+            errno,
+            Some(
+                Errno::MFILE
+                    | Errno::NFILE
+                    | Errno::AGAIN
+                    | Errno::NOMEM
+                    | Errno::INTR
+                    | Errno::NOSPC
+                    | Errno::DQUOT
+                    | Errno::NOBUFS
+            )
+        )
+        || matches!(
+            error.kind(),
+            io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::OutOfMemory
+                | io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::Interrupted
+        )
 }
 
 /// Like [`create`], but what stands there already is deleted first: a new inode, not reused

@@ -16,7 +16,10 @@ use crate::spool::layout::Layout;
 #[command(
     after_help = "SIGTERM and SIGINT stop it as daemon.on_stop says (a second one ends \
                         attempts at once); SIGHUP reads the configuration again. HANDOFFD_LOG sets \
-                        how much is logged: error, warn, info, debug."
+                        how much is logged: error, warn, info, debug.\n\nExit codes: 0 stopped or \
+                        drained, 2 the configuration or the root is wrong, 3 another daemon holds \
+                        the root, 75 the machine is short of something for now and another start \
+                        may succeed."
 )]
 pub struct Options {
     /// Work off what is there, retries included, and exit
@@ -26,6 +29,9 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     log_format: LogFormat,
 }
+
+/// The start failed for something that may pass: a service manager tries again. `EX_TEMPFAIL`.
+const TRY_AGAIN: u8 = 75;
 
 pub fn run(global: &Global, options: &Options) -> Outcome {
     logs::init(options.log_format);
@@ -41,6 +47,10 @@ pub fn run(global: &Global, options: &Options) -> Outcome {
         greet(&layout, config, watching, options);
     }) {
         Ok(()) => Ok(0),
+        Err(error) if error.is_passing() => Err(Failed {
+            exit: TRY_AGAIN,
+            ..Failed::thing("TRY_AGAIN", error)
+        }),
         Err(StartError::Config(error)) => Err(config_failed(error)),
         Err(error @ StartError::Locked { .. }) => Err(Failed {
             exit: 3,

@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::Utf8Error;
 
+use crate::durable;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read the configuration {}", file.display())]
@@ -40,6 +42,14 @@ impl ConfigError {
         match self {
             Self::Read { .. } => &[],
             Self::Invalid { problems, .. } => problems,
+        }
+    }
+
+    /// Whether the file may be read later as it is.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Read { source, .. } => durable::is_passing(source),
+            Self::Invalid { .. } => false,
         }
     }
 

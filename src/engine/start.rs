@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddrV4;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::clock::{Clock, Wall, boot_id};
 use crate::config::{Config, ConfigError, Watch};
+use crate::durable;
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::boards;
 use crate::engine::confine;
@@ -71,6 +72,9 @@ pub enum StartError {
     Locked { root: PathBuf, pid: Option<u64> },
     #[error("{root}: {what}")]
     Root { root: PathBuf, what: String },
+    /// What a shortage of the moment keeps from being read or made.
+    #[error("{root}: {what}")]
+    Short { root: PathBuf, what: String },
     #[error("the figures can't be served at {listen} (metrics.listen)")]
     Metrics {
         listen: SocketAddrV4,
@@ -83,6 +87,39 @@ pub enum StartError {
         #[source]
         source: io::Error,
     },
+}
+
+impl StartError {
+    /// Whether another start may succeed, with nothing changed in the root or the configuration.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Short { .. } => true,
+            Self::Config(error) => error.is_passing(),
+            // A keeper that ends while it is spoken to met the shortage itself.
+            Self::System { source, .. } => {
+                durable::is_passing(source)
+                    || matches!(
+                        source.kind(),
+                        io::ErrorKind::BrokenPipe
+                            | io::ErrorKind::ConnectionReset
+                            | io::ErrorKind::ConnectionRefused
+                            | io::ErrorKind::UnexpectedEof
+                    )
+            }
+            Self::Metrics { source, .. } => durable::is_passing(source),
+            Self::Locked { .. } | Self::Root { .. } => false,
+        }
+    }
+
+    /// An error of the system about something in the root.
+    fn in_root(root: &Path, place: &str, error: &io::Error) -> Self {
+        let (root, what) = (root.to_owned(), format!("{place}{error}"));
+        if durable::is_passing(error) {
+            Self::Short { root, what }
+        } else {
+            Self::Root { root, what }
+        }
+    }
 }
 
 pub fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
@@ -125,7 +162,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
     }
     layout
         .ensure()
-        .map_err(|error| in_root(error.to_string()))?;
+        .map_err(|error| StartError::in_root(&root, "", &error))?;
     let lock = lock::hold_patiently(&layout)?;
     layout
         .check_one_file_system()
@@ -153,7 +190,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         let clock = Clock::System;
         let since = clock.now().wall;
         let audit = open_audit(&layout, &config, since)
-            .map_err(|error| in_root(format!("audit/: {error}")))?;
+            .map_err(|error| StartError::in_root(&root, "audit/: ", &error))?;
         let recent = audit
             .recent(RECENT_BYTES)
             .map_err(system("audit/ can't be read"))?;
@@ -370,10 +407,7 @@ fn build(
     };
     engine
         .recover(held, recent)
-        .map_err(|error| StartError::Root {
-            root: world.layout.root().to_owned(),
-            what: format!("recovery: {error}"),
-        })?;
+        .map_err(|error| StartError::in_root(world.layout.root(), "recovery: ", &error))?;
     Ok(engine)
 }
 

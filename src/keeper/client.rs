@@ -20,7 +20,7 @@ use super::frame::{self, Inbox, Wait};
 use super::proof;
 use super::turn::Turn;
 use super::wire::{CONFINE, Key, Order, Os, Report, Start, TURNS, VERSION, Why};
-use crate::mutant;
+use crate::{durable, mutant};
 
 /// How often to try again when a keeper leaves just as we come.
 const TRIES: usize = 5;
@@ -351,7 +351,14 @@ impl Setup {
             return Ok(());
         }
         let what = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!("it said: {}", what.trim())))
+        let what = format!("it said: {}", what.trim());
+        // What it was short of decides whether another start may succeed.
+        let errno = what.rsplit_once("(os error ");
+        let errno = errno.and_then(|(_, rest)| rest.split_once(')')?.0.parse().ok());
+        Err(match errno {
+            Some(errno) => durable::worded(what, &io::Error::from_raw_os_error(errno)),
+            None => io::Error::other(what),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! File names, producers' fields and specialists' words go through here and nowhere else.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 /// Text that is safe to print: what could move the cursor or hide something is shown as an escape.
@@ -56,7 +57,7 @@ pub fn word(text: &str) -> String {
             hidden if is_hidden(hidden) => {
                 let mut bytes = [0; 4];
                 for byte in hidden.encode_utf8(&mut bytes).bytes() {
-                    word.push_str(&format!("\\{byte:03o}"));
+                    let _ = write!(word, "\\{byte:03o}");
                 }
             }
             plain => word.push(plain),

@@ -285,3 +285,50 @@ fn a_daemon_that_is_root_takes_no_configuration_from_anybody_else() {
     let record = root.completed("x");
     assert_eq!(text(&record["status"]), "completed");
 }
+
+/// A daemon on this root that may have this many open files, as its exit code; none if it works.
+fn start_with_descriptors(root: &Root, most: u32) -> (Option<i32>, String) {
+    let limited = format!("ulimit -n {most}; exec \"$0\" \"$@\"");
+    let mut child = std::process::Command::new("sh")
+        .args([
+            "-c",
+            &limited,
+            env!("CARGO_BIN_EXE_handoffd"),
+            "run",
+            "--root",
+        ])
+        .arg(root.dir())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let code = wait_until("its end or its start", || {
+        if let Some(ended) = child.try_wait().unwrap() {
+            return Some(Some(ended.code().unwrap_or(-1)));
+        }
+        let shown = fs::read(root.path(".handoffd/daemon.json")).unwrap_or_default();
+        let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap_or_default();
+        (shown["pid"] == pid).then_some(None)
+    });
+    let _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    (code, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_start_that_is_short_of_descriptors_can_be_tried_again() {
+    let root = Root::new();
+    let mut refused = 0;
+    // With fewer, the program itself can't be loaded; with more, the start succeeds.
+    for most in [4, 6, 8, 10, 12, 14] {
+        let (code, said) = start_with_descriptors(&root, most);
+        let Some(code) = code else { continue };
+        assert_eq!(code, 75, "with {most}: {said}");
+        refused += 1;
+    }
+    assert!(refused > 3, "only {refused} starts were short of anything");
+    let _daemon = Daemon::start(&root);
+    root.assert_works("x");
+}
