@@ -20,7 +20,8 @@ use super::frame::{self, Inbox, Wait};
 use super::proof;
 use super::turn::Turn;
 use super::wire::{CONFINE, Key, Order, Os, Report, Start, TURNS, VERSION, Why};
-use crate::{durable, mutant};
+use crate::durable;
+use crate::mutant;
 
 /// How often to try again when a keeper leaves just as we come.
 const TRIES: usize = 5;
