@@ -171,9 +171,67 @@ fn the_template_differs_from_the_unit_only_in_its_place() {
     for ((key, value), (other_key, other)) in one.iter().zip(&many) {
         assert_eq!(key, other_key);
         if key != "Description" {
-            assert_eq!(value, &other.replace("/%i", ""), "{key}");
+            let other = other.replace("/%i", "").replace("-%i", "");
+            assert_eq!(value, &other, "{key}");
         }
     }
+}
+
+#[test]
+fn each_root_of_the_template_has_a_user_of_its_own() {
+    let template = settings(UNITS[1], &shipped(UNITS[1]));
+    for (key, value) in [("User", "handoffd-%i"), ("Group", "handoffd-%i")] {
+        assert!(
+            template.contains(&(key.to_owned(), value.to_owned())),
+            "{key}"
+        );
+    }
+    // These come with a user that the system gives to somebody else after a stop.
+    assert!(!template.iter().any(|(key, _)| key == "DynamicUser"));
+}
+
+#[test]
+fn limits_and_the_fence_to_the_cloud_are_on() {
+    for (name, key, value) in [
+        (UNITS[0], "TasksMax", "4096"),
+        (UNITS[0], "MemoryHigh", "80%"),
+        (PROFILES[0], "OOMPolicy", "continue"),
+        (PROFILES[1], "IPAddressDeny", "link-local"),
+    ] {
+        let found = settings(name, &shipped(name));
+        assert!(
+            found.contains(&(key.to_owned(), value.to_owned())),
+            "{name}: {key}"
+        );
+    }
+}
+
+/// With a specialist that has a user of its own, the unit is one that can do that.
+#[test]
+fn a_unit_is_made_for_the_users_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[specialists.\"@a\"]\ncommand = [\"true\"]\nuser = \"nobody\"\n";
+    fs::write(folder.path().join("handoffd.toml"), config).unwrap();
+    let unit = printed(folder.path(), &["systemd"]);
+    let found = settings("printed", &unit);
+    let value = |wanted: &str| {
+        let found = found.iter().find(|(key, _)| key == wanted);
+        found.map(|(_, value)| value.clone()).unwrap()
+    };
+    assert_eq!(value("User"), "root");
+    assert!(
+        value("CapabilityBoundingSet").contains("CAP_SETUID"),
+        "{unit}"
+    );
+    let path = folder.path().join("handoffd.service");
+    fs::write(&path, unit).unwrap();
+    verify(&path, false);
+    let output = Command::new(BINARY)
+        .args(["service", "systemd", "--user", "--root"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

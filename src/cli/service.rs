@@ -42,12 +42,26 @@ pub fn service(global: &Global, options: &Options) -> Outcome {
         return Err(Failed::thing("PROGRAM", anyhow::anyhow!(text)));
     }
     let owner = (!options.user).then(|| owner_of(layout.root()));
-    if owner.as_deref() == Some("root") {
+    if owner.as_deref() == Some("root") && !switches_users(&config, owner.as_deref()) {
         out::talk!(
             "! the root belongs to root, and so will every agent; chown it to somebody else"
         );
     }
+    let switches_users = switches_users(&config, owner.as_deref());
+    if switches_users && options.user {
+        let text = "a specialist has a user of its own, and only the system's service manager can run \
+                    a daemon that may use other users; leave out --user";
+        return Err(Failed::usage("USER", anyhow::anyhow!(text)));
+    }
+    if switches_users && owner.as_deref() != Some("root") {
+        out::talk!(
+            "! specialists have users of their own, so the daemon runs as root, and the root must \
+             belong to it: sudo chown -R root {}",
+            shown::path(layout.root())
+        );
+    }
     let plan = Plan {
+        switches_users,
         program,
         root: layout.root().to_owned(),
         config: global
@@ -65,6 +79,15 @@ pub fn service(global: &Global, options: &Options) -> Outcome {
     out::put(unit.map_err(unwritable)?)?;
     tell(&plan, options);
     Ok(0)
+}
+
+/// Whether a specialist runs as somebody else than the daemon would.
+fn switches_users(config: &Config, owner: Option<&str>) -> bool {
+    let mut users = config
+        .specialists
+        .values()
+        .filter_map(|it| it.user.as_ref());
+    users.any(|name| Some(name.user.as_str()) != owner || name.group.is_some())
 }
 
 fn unwritable(error: UnitError) -> Failed {

@@ -34,12 +34,51 @@ pub fn account(name: &UserName) -> Result<Account, String> {
     account.groups = groups(&user, account.gid);
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     account.is_own = (uid.as_raw(), gid.as_raw()) == (account.uid, account.gid);
-    if !account.is_own && !uid.is_root() {
+    if account.is_own {
+        return Ok(account);
+    }
+    if !uid.is_root() {
         return Err(
             "only a daemon that runs as root can start attempts as another user".to_owned(),
         );
     }
-    Ok(account)
+    match missing() {
+        None => Ok(account),
+        Some(what) => Err(format!(
+            "this daemon is root, but {what}; under systemd, make the unit again: \
+             handoffd service systemd"
+        )),
+    }
+}
+
+/// What starting an attempt as another user takes, and looking after what it leaves.
+const CAPABILITIES: [(&str, u32); 5] = [
+    ("CAP_CHOWN", 0),
+    ("CAP_DAC_OVERRIDE", 1),
+    ("CAP_KILL", 5),
+    ("CAP_SETGID", 6),
+    ("CAP_SETUID", 7),
+];
+
+/// What keeps a daemon that is root from using other users.
+fn missing() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mut lines = status.lines();
+    let held = lines.find_map(|line| line.strip_prefix("CapEff:"))?.trim();
+    let held = u64::from_str_radix(held, 16).ok()?;
+    let missing: Vec<&str> = CAPABILITIES
+        .iter()
+        .filter(|(_, bit)| held & (1 << bit) == 0)
+        .map(|(name, _)| *name)
+        .collect();
+    if !missing.is_empty() {
+        return Some(format!("it lacks {}", missing.join(", ")));
+    }
+    // Changes nothing, and is refused by a filter of system calls all the same.
+    let same = libc::uid_t::MAX;
+    // SAFETY: -1 for each id means that it stays as it is.
+    let allowed = unsafe { libc::syscall(libc::SYS_setresuid, same, same, same) } == 0;
+    (!allowed).then(|| "a filter of system calls keeps it from changing its user".to_owned())
 }
 
 /// A user as people know it.

@@ -14,6 +14,9 @@ const SYSTEM: &str = include_str!("../../systemd/handoffd.service");
 const USER: &str = include_str!("../../systemd/user/handoffd.service");
 const LAUNCHD: &str = include_str!("../../launchd/com.handoffd.plist");
 
+/// What `user` of a specialist takes: becoming that user, and looking after what it leaves.
+const CAPABILITIES: &str = "CAP_CHOWN CAP_DAC_OVERRIDE CAP_KILL CAP_SETGID CAP_SETUID";
+
 /// Where people's files are, and what `ProtectHome` hides.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 
@@ -26,6 +29,8 @@ pub struct Plan {
     pub config: Option<PathBuf>,
     /// Whom the daemon runs as; none for a person's own service manager.
     pub owner: Option<String>,
+    /// Specialists run as other users: the daemon is root, and may change its user.
+    pub switches_users: bool,
     /// How long a stop may take before the manager loses patience.
     pub stop: Duration,
 }
@@ -56,7 +61,13 @@ impl Plan {
                 "ExecStart" => format!("ExecStart={command}"),
                 "WorkingDirectory" => format!("WorkingDirectory={}", root.replace('%', "%%")),
                 "TimeoutStopSec" => format!("TimeoutStopSec={stop}"),
+                "User" if self.switches_users => "User=root".to_owned(),
                 "User" => format!("User={}", self.owner.as_deref().unwrap_or_default()),
+                "CapabilityBoundingSet" if self.switches_users => format!("{line}{CAPABILITIES}"),
+                // The last of them, which takes calls away.
+                "SystemCallFilter" if self.switches_users && line.contains("=~") => {
+                    format!("{line}\nSystemCallFilter=@chown @setuid")
+                }
                 "ReadWritePaths" => format!("{line} {}", quoted(root)),
                 "ProtectHome" if self.needs_homes() => "ProtectHome=read-only".to_owned(),
                 // The owner's own group, and a folder that is there already.
@@ -184,6 +195,7 @@ mod tests {
             root: PathBuf::from(root),
             config: None,
             owner: owner.map(str::to_owned),
+            switches_users: false,
             stop: Duration::from_secs(99),
         }
     }
@@ -206,6 +218,20 @@ mod tests {
         }
         for gone in ["\nGroup=", "StateDirectory", "/var/lib/handoffd"] {
             assert!(!unit.contains(gone), "{gone} in\n{unit}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_uses_other_users_is_root_and_may() {
+        let mut plan = plan("/srv/q", Some("root"));
+        plan.switches_users = true;
+        let unit = plan.systemd().unwrap();
+        for line in [
+            "User=root",
+            "CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_KILL CAP_SETGID CAP_SETUID",
+            "SystemCallFilter=~@privileged @resources\nSystemCallFilter=@chown @setuid",
+        ] {
+            assert!(unit.contains(&format!("\n{line}\n")), "{line} in\n{unit}");
         }
     }
 
