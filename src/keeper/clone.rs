@@ -175,6 +175,10 @@ impl Plan {
     }
 
     /// Tells where it failed, and why, and ends the child.
+    ///
+    /// # Safety
+    ///
+    /// Only for a child that has not become its command: it ends the process at once.
     unsafe fn fail(&self, stage: i32, error: isize) -> ! {
         let text = [stage, -(error as i32)];
         let word = u64::from(stage as u32) << 32 | u64::from((-error) as u32);
@@ -322,6 +326,10 @@ fn by_joining(cgroup: BorrowedFd<'_>, mut plan: Plan) -> io::Result<(i32, Word)>
 }
 
 /// Where a child begins.
+///
+/// # Safety
+///
+/// `plan` is valid until the child has become its command or has ended.
 unsafe extern "C" fn begin(plan: *const Plan) -> ! {
     // SAFETY: the plan is kept until the child has ended.
     unsafe { (*plan).carry_out() }
@@ -330,6 +338,10 @@ unsafe extern "C" fn begin(plan: *const Plan) -> ! {
 const SHARES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Makes a system call, and nothing else. Gives back an error as a negative number.
+///
+/// # Safety
+///
+/// The arguments are what that call takes; what they point to is valid for as long as it needs.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
     let result;
@@ -374,6 +386,10 @@ unsafe fn start(args: &CloneArgs, plan: &Plan) -> isize {
 }
 
 /// Makes a system call, and nothing else. Gives back an error as a negative number.
+///
+/// # Safety
+///
+/// The arguments are what that call takes; what they point to is valid for as long as it needs.
 #[cfg(target_arch = "aarch64")]
 pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
     let result;

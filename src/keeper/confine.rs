@@ -218,6 +218,11 @@ impl Prepared {
     }
 
     /// Makes the kernel's rules; none where it can't and need not.
+    ///
+    /// # Safety
+    ///
+    /// Runs in a child between its start and its command: it allocates nothing and takes no lock, and
+    /// the paths of the rules end in a zero byte.
     unsafe fn rule_set(&self, best_effort: bool) -> Result<Option<usize>, (i32, isize)> {
         // SAFETY: asks for the version of the interface; no memory is involved.
         let abi = unsafe {
@@ -262,6 +267,7 @@ impl Prepared {
                 continue;
             }
             let done = match fd {
+                // SAFETY: both descriptors were opened here and are open.
                 0.. => unsafe { landlock::allow(rule_set, fd as i32, *write, handled) },
                 _ => fd,
             };
@@ -274,6 +280,7 @@ impl Prepared {
         // What it was given, also under the names by which a shell opens it once more. A pipe
         // needs no rule and gets none.
         for (fd, write) in [(0, false), (1, true), (2, true)] {
+            // SAFETY: the rules were made here; one of a descriptor that is not open is refused.
             unsafe { landlock::allow(rule_set, fd, write, handled) };
         }
         Ok(Some(rule_set))
@@ -314,6 +321,10 @@ mod landlock {
     }
 
     /// Opens a file, or a folder with all below it.
+    ///
+    /// # Safety
+    ///
+    /// `rule_set` is a set of rules that this process made. `fd` may be any number.
     pub unsafe fn allow(rule_set: usize, fd: i32, write: bool, handled: u64) -> isize {
         // SAFETY: the structures are ours, and zeroes are a valid one.
         unsafe {
