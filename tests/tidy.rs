@@ -30,7 +30,7 @@ const EDGES: [(&str, &[&str]); 18] = [
         "retention",
         &["protocol", "clock", "durable", "spool", "store", "inspect"],
     ),
-    ("service", &["engine", "clock"]),
+    ("service", &["engine", "clock", "protocol"]),
     (
         "inspect",
         &["protocol", "clock", "spool", "store", "keeper", "figures"],

@@ -1,7 +1,7 @@
 //! `handoffd wait`: blocks until handoffs have ended, woken by the folders themselves.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use crate::protocol::id::HandoffId;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::shown;
 use crate::spool::layout::Layout;
 use crate::spool::look::open_quietly;
 use crate::store::archive::Archive;
@@ -187,9 +188,22 @@ fn packed(layout: &Layout, id: &str) -> Option<(State, Vec<u8>)> {
 fn print(bytes: &[u8], compact: bool) -> Result<(), Failed> {
     use std::io::Write;
     let mut out = out::lock();
+    let on_terminal = io::stdout().is_terminal();
     if compact {
         let value = json::parse_own(std::str::from_utf8(bytes)?)?;
-        writeln!(out, "{value}")?;
+        let line = value.to_string();
+        writeln!(
+            out,
+            "{}",
+            if on_terminal {
+                shown::json(&line)
+            } else {
+                line
+            }
+        )?;
+    } else if on_terminal {
+        // The same document, and nothing in it moves the cursor.
+        out.write_all(shown::json(&String::from_utf8_lossy(bytes)).as_bytes())?;
     } else {
         out.write_all(bytes)?;
     }

@@ -18,6 +18,7 @@ use crate::engine::attempt::shown;
 use crate::engine::event::Event;
 use crate::engine::world::World;
 use crate::protocol::lifecycle::State;
+use crate::protocol::shown::word;
 use crate::spool::foreign::why_foreign;
 use crate::watch::came::Came;
 
@@ -161,9 +162,9 @@ impl Engine {
         let folder = state.folder();
         Some(format!(
             "handoffs/{folder}/ holds what the daemon did not put there: {}{more}; it is left alone; \
-             move it away, like: mv handoffs/{folder}/{} .",
+             move it away, like: mv {} .",
             named.join(", "),
-            shown(first)
+            word(&format!("handoffs/{folder}/{}", first.to_string_lossy()))
         ))
     }
 }

@@ -9,6 +9,7 @@ use crate::engine::event::Event;
 use crate::engine::lock;
 use crate::engine::world::World;
 use crate::protocol::lifecycle::State;
+use crate::protocol::shown;
 use crate::spool::layout::Layout;
 
 /// The first folder that is a link out of the root: what is moved there would be written wherever
@@ -17,10 +18,11 @@ fn astray(layout: &Layout) -> Option<(String, String)> {
     let folder = layout
         .moved_between()
         .find(|folder| layout.leads_out(folder))?;
+    let word = shown::path(&folder);
     let folder = folder.display();
     Some((
         format!("{folder} is a symlink that leads out of the root"),
-        format!("put a folder in its place, with what it held: rm {folder}"),
+        format!("put a folder in its place, with what it held: rm {word}"),
     ))
 }
 
@@ -51,10 +53,11 @@ pub fn shared(layout: &Layout, config: &Config) -> Option<(String, String)> {
         .find_map(|folder| {
             let mode = fs::metadata(&folder).ok()?.permissions().mode() & 0o7777;
             (mode & 0o002 != 0).then(|| {
+                let word = shown::path(&folder);
                 let folder = folder.display();
                 (
                     format!("everybody may write to {folder} (its mode is {mode:04o})"),
-                    format!("chmod o-w {folder}, or set daemon.allow_shared = true"),
+                    format!("chmod o-w {word}, or set daemon.allow_shared = true"),
                 )
             })
         })

@@ -23,7 +23,7 @@ use crate::policy::judge::{Ended, EndedFor, Exit, Failure, Limits, Success, Verd
 use crate::policy::next::{Facts, conclude, refusal};
 use crate::policy::resident::died;
 use crate::protocol::agent::AgentName;
-use crate::protocol::error::ErrorCode;
+use crate::protocol::error::{ErrorCode, without_words};
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::result::Output;
@@ -421,7 +421,10 @@ fn write_outcome(
 fn trouble_of(record: &Record) -> Option<String> {
     const MOST_CHARS: usize = 200;
     let error = record.meta.attempts.last()?.error.as_ref()?;
-    let first = error.message.lines().next().unwrap_or_default();
+    let first = without_words(&error.message)
+        .lines()
+        .next()
+        .unwrap_or_default();
     let first: String = first.chars().take(MOST_CHARS).collect();
     Some(format!("{}: {first}", error.code))
 }

@@ -52,6 +52,9 @@ use crate::watch::{Mode, Watcher, filesystem};
 /// How much of the audit log's end is read at a start: enough for what a crash left open.
 const RECENT_BYTES: u64 = 1024 * 1024;
 
+/// What nobody but the owner and the group may do with what the daemon writes.
+const UMASK: u32 = 0o027;
+
 #[derive(Debug)]
 pub struct Options {
     pub root: PathBuf,
@@ -136,9 +139,17 @@ fn no_keeper(source: io::Error) -> StartError {
     StartError::System { what, source }
 }
 
+/// Records and logs are not everybody's, whoever starts the daemon. A stricter umask stays.
+fn close_to_others() {
+    let others = rustix::fs::Mode::from_raw_mode(UMASK);
+    let inherited = rustix::process::umask(others);
+    rustix::process::umask(inherited | others);
+}
+
 /// Runs the daemon until it is stopped, or has drained.
 pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), StartError> {
     look::ignore_lease_signals();
+    close_to_others();
     tune_allocator();
     let root = std::path::absolute(&options.root).map_err(system("the root has no path"))?;
     let in_root = |what: String| StartError::Root {

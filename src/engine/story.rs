@@ -1,5 +1,8 @@
 //! The audit log's words for what happens to a record.
 
+use serde_json::Value;
+
+use crate::protocol::error::without_words;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::task::TaskId;
@@ -34,12 +37,16 @@ pub fn transition(
     {
         line = line
             .with("code", error.get("code").cloned().unwrap_or_default())
-            .with("message", error.get("message").cloned().unwrap_or_default());
+            .with("message", unquoted(error.get("message")));
     }
     if to == State::Waiting
         && let Some(waiting) = record.doc.get("waiting")
     {
-        line = line.with("waiting", waiting.clone());
+        let mut waiting = waiting.clone();
+        if let Some(reason) = waiting.get_mut("reason") {
+            *reason = unquoted(Some(reason));
+        }
+        line = line.with("waiting", waiting);
     }
     line
 }
@@ -50,6 +57,14 @@ pub fn advisory_gate(record: &Record, id: &str, at: crate::clock::Wall) -> audit
     match View::of_record(record).text("gate", "name") {
         Some(name) => line.with("gate", name),
         None => line,
+    }
+}
+
+/// A message without what a program printed.
+fn unquoted(message: Option<&Value>) -> Value {
+    match message {
+        Some(Value::String(message)) => without_words(message).into(),
+        other => other.cloned().unwrap_or_default(),
     }
 }
 

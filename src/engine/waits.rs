@@ -10,6 +10,7 @@ use crate::engine::{Alarm, Busy, Engine, chains, moves};
 use crate::mutant;
 use crate::policy::intake::{Dependency, Needs, dependency_failed, dependency_missing};
 use crate::policy::judge::Failure;
+use crate::protocol::error::without_words;
 use crate::protocol::lifecycle::State;
 use crate::spool::scan::record_id;
 
@@ -201,7 +202,8 @@ impl Engine {
     /// Fails a record that waits, unless something else is being done with it.
     pub(super) fn fail_waiting(&mut self, id: &str, told: Failure) {
         if !self.busy.contains_key(id) {
-            tracing::warn!(handoff_id = id, "failed: {}: {}", told.code, told.message);
+            let said = without_words(&told.message);
+            tracing::warn!(handoff_id = id, "failed: {}: {said}", told.code);
             self.begin_move(id, move |world, id| moves::fail_waiting(world, id, &told));
         }
     }

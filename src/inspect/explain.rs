@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::inspect::waits::{self, Wait};
 use crate::protocol::lifecycle::State;
+use crate::protocol::shown::word;
 
 /// What is known of a handoff, its surroundings and its daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,8 +220,9 @@ fn foreign(id: &str, state: State, why: &str) -> Vec<String> {
     let found = format!("{id}.json lies in {folder}/, but is no record that belongs there: {why}.");
     let then = if state.is_final() {
         format!(
-            "The daemon leaves it alone, and nothing happens to it. To move it away: mv \
-             handoffs/{folder}/{id}.json {id}.json"
+            "The daemon leaves it alone, and nothing happens to it. To move it away: mv {} {}",
+            word(&format!("handoffs/{folder}/{id}.json")),
+            word(&format!("{id}.json"))
         )
     } else {
         "The daemon takes it up at its next rescan: a request runs, and anything else is set aside in \

@@ -149,8 +149,13 @@ pub(super) fn verified(claimed: Option<&Value>, delivered: &Delivered) -> Value 
         Some(other) => Map::from_iter([("status".to_owned(), other.clone())]),
         None => Map::new(),
     };
+    // What only the daemon says may not be said by the specialist.
+    let own = validation.shift_remove("verify");
     if let Some(word) = validation.shift_remove("status") {
         validation.insert("claimed".to_owned(), word);
+    }
+    if let Some(own) = own {
+        validation.insert("claimed_verify".to_owned(), own);
     }
     let status = if delivered.checked {
         "passed"

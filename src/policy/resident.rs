@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::policy::judge::{Exit, Failure, exit_words, failure, mend_cause, tail_of};
 use crate::protocol::error::ErrorCode;
+use crate::protocol::error::QUOTED;
 
 /// The wait after the first death that came before any answer.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -109,7 +110,7 @@ pub fn died(exit: Exit, fault: Option<&str>, stderr_tail: &str) -> Failure {
     let message = if said.is_empty() {
         message
     } else {
-        format!("{message}; its last words: {said}")
+        format!("{message}{QUOTED}{said}")
     };
     failure(ErrorCode::ProcessingError, message, vec![action])
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::policy::judge::{EndedFor, Exit, Failure, Limits, failure, tail_of};
 use crate::protocol::error::ErrorCode;
+use crate::protocol::error::SAID;
 use crate::protocol::record::AttemptOutcome;
 use crate::protocol::result::Output;
 
@@ -55,7 +56,7 @@ pub fn judge_verify(
         _ => String::new(),
     };
     if !words.is_empty() {
-        told.message = format!("{}; it said: {}", told.message, tail_of(&words, KEPT / 2));
+        told.message = format!("{}{SAID}{}", told.message, tail_of(&words, KEPT / 2));
     }
     told.verify = Some(said(exit, stdout, stderr_tail));
     Verified::No(Box::new(told))

@@ -4,6 +4,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// What stands in a message before the words of a program that failed.
+pub const QUOTED: &str = "; its last words: ";
+/// The same of a command that verifies.
+pub const SAID: &str = "; it said: ";
+
+/// A message without the words of a program, which may have printed a secret. The record keeps them;
+/// the audit log, the daemon's log and packages go to more people.
+pub fn without_words(message: &str) -> &str {
+    let ends = [QUOTED, SAID].map(|mark| message.find(mark));
+    let end = ends.into_iter().flatten().min();
+    &message[..end.unwrap_or(message.len())]
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {

@@ -26,6 +26,23 @@ pub fn is_hostile(text: &str) -> bool {
     text.chars().any(is_hidden)
 }
 
+/// A JSON document that is safe to print: what is hidden stands as JSON's own escape, so that it is
+/// the same document.
+pub fn json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character == '\n' || !is_hidden(character) {
+            shown.push(character);
+            continue;
+        }
+        let mut units = [0; 2];
+        for unit in character.encode_utf16(&mut units) {
+            let _ = write!(shown, "\\u{unit:04x}");
+        }
+    }
+    shown
+}
+
 fn is_hidden(character: char) -> bool {
     character.is_control() || is_invisible(character)
 }
@@ -86,6 +103,18 @@ mod tests {
             "a\\u{2028}\\u{61c}\\u{e0041}\\u{9b}"
         );
         assert_eq!(safe("left\u{202e}right", false), "left\\u{202e}right");
+    }
+
+    #[test]
+    fn a_document_that_is_shown_is_the_same_document() {
+        let value = serde_json::json!({ "a\u{202e}": "\u{9b}31m\u{7f}\u{e0041}\u{1b}[2J\n" });
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let shown = json(&text);
+        assert!(!is_hostile(&shown.replace('\n', "")), "{shown}");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
+            value
+        );
     }
 
     #[test]

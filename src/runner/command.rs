@@ -21,6 +21,7 @@ use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use crate::protocol::error::QUOTED;
 use crate::runner::launch::{PASSED, command_line};
 
 /// How much of what it printed is kept.
@@ -163,7 +164,7 @@ fn verdict(ended: Option<ExitStatus>, tail: &str, timeout: Duration) -> Ended {
         },
     };
     if !passed && !tail.is_empty() {
-        reason = format!("{reason}; its last words: {tail}");
+        reason = format!("{reason}{QUOTED}{tail}");
     }
     Ended { passed, reason }
 }

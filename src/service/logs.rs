@@ -7,7 +7,7 @@
 //! text.
 
 use std::ffi::OsStr;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::Layer;
@@ -18,6 +18,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::clock::Clock;
+use crate::protocol::shown::safe;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -68,7 +69,10 @@ where
     S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
 {
     let layer = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(move || OneLine {
+            out: std::io::stderr(),
+            format,
+        })
         // It would complain on stderr, and panic where that is what can't be written.
         .log_internal_errors(false)
         .with_timer(AsInRecords)
@@ -80,6 +84,51 @@ where
         }
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     }
+}
+
+/// Makes one line of each event: text from a request could otherwise begin lines of its own, or reach
+/// the terminal as an escape.
+struct OneLine<W> {
+    out: W,
+    format: LogFormat,
+}
+
+impl<W: Write> Write for OneLine<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        match self.format {
+            LogFormat::Human => self.out.write_all(one_line(event).as_bytes())?,
+            LogFormat::Json => self.out.write_all(event)?,
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// An event, which ends with a line end, as one line. Colours are the log's own.
+fn one_line(event: &[u8]) -> String {
+    let text = String::from_utf8_lossy(event);
+    let mut rest = text.strip_suffix('\n').unwrap_or(&text);
+    let mut line = String::with_capacity(text.len());
+    while let Some(at) = rest.find("\u{1b}[") {
+        let (before, sequence) = rest.split_at(at);
+        let digits = sequence[2..].bytes();
+        let length = digits
+            .take_while(|it| it.is_ascii_digit() || *it == b';')
+            .count();
+        let end = 2 + length;
+        if sequence.as_bytes().get(end) != Some(&b'm') {
+            break;
+        }
+        line.push_str(&safe(before, false));
+        line.push_str(&sequence[..=end]);
+        rest = &sequence[end + 1..];
+    }
+    line.push_str(&safe(rest, false));
+    line.push('\n');
+    line
 }
 
 /// Times as records and the audit log have them, so that they can be held against each other.
@@ -145,6 +194,21 @@ mod tests {
                 let logged = filter.would_enable("handoffd::engine", &at);
                 assert_eq!(logged, at <= level, "{wanted:?} at {at}");
             }
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_it_quotes() {
+        for (event, line) in [
+            ("plain é\n", "plain é\n"),
+            ("a\n2026 INFO forged\n", "a\\n2026 INFO forged\n"),
+            (
+                "\u{1b}[2mdim\u{1b}[0m \u{1b}[2Jx\n",
+                "\u{1b}[2mdim\u{1b}[0m \\u{1b}[2Jx\n",
+            ),
+            ("\u{202e}\u{9b}31m\r\n", "\\u{202e}\\u{9b}31m\\r\n"),
+        ] {
+            assert_eq!(one_line(event.as_bytes()), line);
         }
     }
 

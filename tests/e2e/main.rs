@@ -54,6 +54,7 @@ mod rights;
 mod running;
 mod scheduling;
 mod schemas;
+mod secrets;
 mod sharing;
 mod storm;
 mod strangers;

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::engine::{confine, folders, rights};
 use crate::inspect::deep::{self, Examined};
 use crate::protocol::lifecycle::State;
+use crate::protocol::shown::safe;
 use crate::spool::layout::Layout;
 use crate::watch::filesystem;
 
@@ -205,16 +206,22 @@ fn report(
         return out::tell(text);
     }
     for finding in findings {
-        out::tell(format!("✗ {}\n  → {}", finding.what, finding.do_this))?;
+        out::tell(format!(
+            "✗ {}\n  → {}",
+            safe(&finding.what, false),
+            safe(&finding.do_this, false)
+        ))?;
     }
     for breach in deep.iter().flat_map(|deep| &deep.breaches) {
         out::tell(format!(
             "✗ {}: {}\n  → {}",
-            breach.path, breach.what, breach.do_this
+            safe(&breach.path, false),
+            safe(&breach.what, false),
+            safe(&breach.do_this, false)
         ))?;
     }
     for warning in warnings {
-        out::tell(format!("! {warning}"))?;
+        out::tell(format!("! {}", safe(warning, false)))?;
     }
     if findings.is_empty() {
         out::tell("✓ the configuration and the root are fine")?;

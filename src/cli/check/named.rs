@@ -34,6 +34,7 @@ pub(super) fn check(
             findings.extend(program(root, verify, &whose, "verify"));
         }
         findings.extend(working_dir(root, &name, specialist));
+        notes.extend(keys(&name, specialist));
     }
     let notify = &config.notify;
     for (key, command) in [
@@ -78,6 +79,51 @@ fn program(root: &Path, command: &[String], whose: &str, key: &str) -> Option<Fi
 fn is_executable(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// Variables whose values look like keys: they stand in a file that more people read.
+fn keys<'a>(agent: &'a str, specialist: &'a Specialist) -> impl Iterator<Item = String> + 'a {
+    let variables = specialist.env.iter();
+    let keys = variables.filter(|(name, value)| looks_like_key(name, value));
+    keys.map(move |(name, _)| {
+        format!(
+            "env.{name} of {agent} looks like a key, and handoffd.toml is no place for one: set it in \
+             the daemon's environment, and name it in pass_env = [\"{name}\"]"
+        )
+    })
+}
+
+fn looks_like_key(name: &str, value: &str) -> bool {
+    const NAMES: [&str; 9] = [
+        "KEY",
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "PAT",
+    ];
+    const VALUES: [&str; 12] = [
+        "sk-",
+        "sk_live_",
+        "rk_live_",
+        "ghp_",
+        "gho_",
+        "ghs_",
+        "github_pat_",
+        "glpat-",
+        "xoxb-",
+        "xoxp-",
+        "AKIA",
+        "-----BEGIN",
+    ];
+    let upper = name.to_ascii_uppercase();
+    let last = upper.rsplit(['_', '-', '.']).next().unwrap_or_default();
+    // A path or a short word says where a key is, or what it is called.
+    let is_value = value.len() >= 8 && !value.starts_with(['/', '~', '.']);
+    (NAMES.contains(&last) && is_value) || VALUES.iter().any(|start| value.starts_with(start))
 }
 
 fn working_dir(root: &Path, agent: &str, specialist: &Specialist) -> Option<Finding> {
@@ -149,6 +195,28 @@ fn schemas(layout: &Layout, config: &Config, findings: &mut Vec<Finding>, notes:
                 what: format!("the {key} of {agent} can't be used: {why}"),
                 do_this,
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_like_key;
+
+    #[test]
+    fn keys_are_told_by_name_or_value() {
+        for (name, value, is) in [
+            ("OPENAI_API_KEY", "0123456789abcdef", true),
+            ("github_token", "0123456789", true),
+            ("DB_PASSWORD", "correct horse", true),
+            ("ANYTHING", "sk-proj-1", true),
+            ("SIGN", "-----BEGIN PRIVATE KEY-----", true),
+            ("NODE_ENV", "production", false),
+            ("KEYBOARD", "english-us", false),
+            ("SSH_KEY", "/home/me/.ssh/id_ed25519", false),
+            ("SORT_KEY", "name", false),
+        ] {
+            assert_eq!(looks_like_key(name, value), is, "{name}={value}");
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{Breach, Fault, Invariant, Report, outcome, record};
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Name, classify};
 use crate::protocol::record::{Record, RecordError};
+use crate::protocol::shown::word;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, Looked, look};
@@ -205,7 +206,7 @@ fn no_record(layout: &Layout, path: &std::path::Path) -> Breach {
     let fault = Fault::new(
         Invariant::WholeRecord,
         "its name is no record's (<id>.json), and the daemon leaves it alone",
-        format!("move it away: mv {shown} ."),
+        format!("move it away: mv {} .", word(&shown)),
     );
     fault.at(shown, Identity::at(path).ok())
 }
@@ -235,7 +236,11 @@ fn read_one(
     let path: PathBuf = layout.record(state, id);
     let shown = layout.relative(&path);
     let aside = if state.is_final() {
-        format!("the daemon leaves it alone: mend it, or move it away: mv {shown} {id}.json")
+        format!(
+            "the daemon leaves it alone: mend it, or move it away: mv {} {}",
+            word(&shown),
+            word(&format!("{id}.json"))
+        )
     } else {
         format!(
             "start the daemon, which sets it aside if it can't be used; or mend it, or move it out \
@@ -310,7 +315,9 @@ fn one_folder_each(layout: &Layout, seen: &mut Seen, report: &mut Report) {
                 let last = &standings[standings.len() - 1].path;
                 format!(
                     "the daemon leaves both alone: see how it ended (handoffd audit {id}) and move \
-                     the wrong one away, like: mv {last} {id}.json"
+                     the wrong one away, like: mv {} {}",
+                    word(last),
+                    word(&format!("{id}.json"))
                 )
             } else {
                 "restart the daemon: the newer one stays, the other goes to .handoffd/aside/"

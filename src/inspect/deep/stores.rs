@@ -11,6 +11,7 @@ use super::{Fault, Invariant, Report};
 use crate::inspect::artifacts::{self as registry, Status};
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
+use crate::protocol::shown::word;
 use crate::spool::layout::Layout;
 use crate::store::tasks::Store;
 
@@ -55,7 +56,10 @@ fn check_folder(layout: &Layout, folder: &PathBuf, alone: bool, report: &mut Rep
         Ok(_) if layout.leads_out(folder) => Fault::new(
             Invariant::Folders,
             "it is a symlink that leads out of the root",
-            format!("put a folder in its place, with what it held: rm {shown}"),
+            format!(
+                "put a folder in its place, with what it held: rm {}",
+                word(&shown)
+            ),
         ),
         Ok(found) => {
             let mode = found.permissions().mode();
@@ -135,7 +139,7 @@ fn remake(layout: &Layout, id: &str) -> String {
     format!(
         "restore it from a backup; or run {id}, and what follows from it, once more: mv {} \
          handoffs/pending/",
-        layout.relative(&record)
+        word(&layout.relative(&record))
     )
 }
 

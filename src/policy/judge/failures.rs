@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Ended, Exit, Failure, Limits};
-use crate::protocol::error::ErrorCode;
+use crate::protocol::error::{ErrorCode, QUOTED};
 use crate::protocol::field::FieldError;
 use crate::protocol::record::AttemptOutcome;
 use crate::protocol::result::Output;
@@ -172,7 +172,7 @@ pub(super) fn claimed_failure(
         ],
     );
     if !stderr_tail.is_empty() && result.get("error").is_none() {
-        told.message = format!("{}; its last words: {stderr_tail}", told.message);
+        told.message = format!("{}{QUOTED}{stderr_tail}", told.message);
     }
     heed_error(&mut told, &result);
     told.result = Some(result);
@@ -250,7 +250,7 @@ fn with_tail(message: String, ended: &Ended) -> String {
         (_, Output::Text(text) | Output::Unreported { text, .. }) => tail_of(text, 2000),
         _ => return message,
     };
-    format!("{message}; its last words: {said}")
+    format!("{message}{QUOTED}{said}")
 }
 
 /// The end of a text, cut at a character.

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::protocol::error::without_words;
 use crate::protocol::record::Record;
 
 /// The daemon's keys that say what became of it, in the order in which they are shown.
@@ -42,7 +43,23 @@ pub(super) fn of(record: &Record) -> Option<Map<String, Value>> {
         }
     }
     once(&mut outcome, &record.meta.lifted);
+    leave_out_words(&mut outcome);
     Some(outcome)
+}
+
+/// Leaves out what programs printed: the record keeps it, and a package goes to others.
+fn leave_out_words(outcome: &mut Map<String, Value>) {
+    for (key, field) in [("error", "message"), ("waiting", "reason")] {
+        let text = outcome.get_mut(key).and_then(|value| value.get_mut(field));
+        if let Some(Value::String(text)) = text {
+            text.truncate(without_words(text).len());
+        }
+    }
+    let verify = outcome.get_mut("validation");
+    let verify = verify.and_then(|validation| validation.get_mut("verify")?.as_object_mut());
+    if let Some(verify) = verify {
+        verify.shift_remove("stderr");
+    }
 }
 
 /// Leaves out of `result` what stands beside it.
