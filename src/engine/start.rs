@@ -161,15 +161,9 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         .clone()
         .unwrap_or_else(|| root.join("handoffd.toml"));
     let mut config = Config::load(&config_path, options.config.is_some())?;
-    if let Some((what, advice)) = confine::check(&config).into_iter().next() {
-        return Err(in_root(format!("{what}; {advice}")));
-    }
-    if let Some(wrong) = rights::all(&root, &config_path, &config).into_iter().next() {
-        return Err(in_root(wrong.to_string()));
-    }
     let layout = Layout::new(&root);
-    if let Some((what, advice)) = folders::shared(&layout, &config) {
-        return Err(in_root(format!("{what}; {advice}")));
+    if let Some(wrong) = unusable(&layout, &config_path, &config) {
+        return Err(in_root(wrong));
     }
     layout
         .ensure()
@@ -186,7 +180,8 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             kind.name
         )));
     }
-    config.key = key::hold(&layout).map_err(|error| in_root(format!(".handoffd/key: {error}")))?;
+    config.key = key::hold(&layout)
+        .map_err(|error| StartError::in_root(&root, ".handoffd/key: ", &error))?;
     let config = Arc::new(config);
     let meter = config.metrics.listen.map(Meter::open).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -258,6 +253,16 @@ fn start_rubbish(events: UnboundedSender<Event>) -> io::Result<Rubbish> {
         let text = format!("{} can't be deleted: {error}", path.display());
         let _ = events.send(Event::Undeletable(text));
     })
+}
+
+/// Why this configuration may not be used on this root, with what to do about it.
+fn unusable(layout: &Layout, file: &Path, config: &Config) -> Option<String> {
+    let said = |(what, advice)| format!("{what}; {advice}");
+    let wrong = rights::all(layout.root(), file, config).into_iter().next();
+    wrong
+        .map(|wrong| wrong.to_string())
+        .or_else(|| confine::check(config).into_iter().next().map(said))
+        .or_else(|| folders::shared(layout, config).map(said))
 }
 
 /// Opens the log, and warns of what a crash did to it.
