@@ -145,7 +145,12 @@ pub fn says_nothing(summary: &str) -> bool {
         return false;
     }
     let mut weight = 0;
-    for word in words(summary).filter(|word| !FILLER.contains(&word.as_str())) {
+    let mut filled = false;
+    for word in words(summary) {
+        if FILLER.contains(&word.as_str()) {
+            filled = true;
+            continue;
+        }
         // Scripts that don't put spaces between words say more in one of them.
         weight += if word.is_ascii() {
             1
@@ -153,7 +158,8 @@ pub fn says_nothing(summary: &str) -> bool {
             word.chars().count().div_ceil(4)
         };
     }
-    weight < 2
+    // One word alone may be a name, which says enough to those who know it.
+    weight == 0 || weight < 2 && filled
 }
 
 /// Whether a criterion or a constraint can't be measured.
@@ -199,6 +205,7 @@ mod tests {
             "Designed component hierarchy using compound pattern",
             "実装が完了しました。テストは全部通過。",
             "Схема базы готова",
+            "dashboard",
         ] {
             assert!(!says_nothing(summary), "{summary}");
         }
