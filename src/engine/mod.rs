@@ -37,6 +37,7 @@ pub mod intake;
 pub mod judging;
 pub mod kept;
 pub mod key;
+mod last_result;
 pub mod launch;
 mod leaving;
 pub mod leftovers;

@@ -10,6 +10,7 @@ use crate::engine::attempt::{NO_SLOT, Running};
 use crate::engine::delivery::brings_files;
 use crate::engine::effects::settle;
 use crate::engine::event::{Concluded, Event};
+use crate::engine::last_result;
 use crate::engine::moves::remember;
 use crate::engine::parked::Parked;
 use crate::engine::reading::Reading;
@@ -28,6 +29,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::result::Output;
 use crate::runner::collect::{self, Collected, Heard};
+use crate::runner::launch::AttemptPaths;
 use crate::runner::resident::wires::Answer;
 
 use delivered::{Step, take_delivery};
@@ -151,6 +153,7 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
         config: &config,
     };
     let strict = config.intake.strict;
+    let left = last_result::left(&collected);
     let mut verdict = verdict(&work, collected, &running, (max_output, strict));
     let review = matches!(verdict, Verdict::NeedsReview(_));
     let mut cancel = None;
@@ -182,13 +185,7 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
                 let running = Box::new(running);
                 return world.tell(Event::Large { running, end });
             }
-            Step::Trouble(error) => {
-                return world.tell(Event::Undelivered {
-                    running: Box::new(running),
-                    end,
-                    error: error.to_string(),
-                });
-            }
+            Step::Trouble(error) => return undelivered(world, running, end, &error),
         }
     }
     let words = cancel.as_ref().map(|cancel| cancel.words.as_str());
@@ -202,15 +199,14 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
         let _ = world.keeper().give_back();
     }
     let (verdict, gates) = pass_gates(world, &running, verdict, &facts);
+    let kept = match last_result::keep(world, &running.record, id, &verdict, left) {
+        Ok(kept) => kept,
+        Err(error) => return undelivered(world, running, end, &error),
+    };
+    let large = last_result::is_large(&running.record, kept.as_ref());
     let keep_stdout = !matches!(verdict, Verdict::Completed(_) | Verdict::Held { .. });
-    if printed
-        && let Err(error) =
-            collect::keep_logs(&world.slots, running.slot, &paths, keep_stdout, max_output)
-    {
-        tracing::warn!(
-            handoff_id = id,
-            "the attempt's log could not be kept: {error}"
-        );
+    if printed {
+        put_logs_away(world, &running, &paths, keep_stdout, max_output);
     }
     if let Some(slot) = verified {
         verify::clean_up(world, &running, slot);
@@ -220,10 +216,36 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
         remember(&mut record, cancel.key.clone());
     }
     let decision = conclude(&mut record, verdict, &facts);
+    last_result::note(&mut record, decision.to, kept);
     tasks::keep_gates(&mut record, gates);
     remember_leftover(world, &record, decision.to);
-    let slot = (running.slot, printed);
-    write_outcome(world, running.key, &record, decision.event, slot);
+    let left = (running.slot, printed, large);
+    write_outcome(world, running.key, &record, decision.event, left);
+}
+
+/// The disk refuses: the outcome is tried again later.
+fn undelivered(world: &World, running: Running, end: End, error: &io::Error) {
+    world.tell(Event::Undelivered {
+        running: Box::new(running),
+        end,
+        error: error.to_string(),
+    });
+}
+
+fn put_logs_away(
+    world: &World,
+    running: &Running,
+    paths: &AttemptPaths,
+    keep_stdout: bool,
+    most: u64,
+) {
+    let kept = collect::keep_logs(&world.slots, running.slot, paths, keep_stdout, most);
+    if let Err(error) = kept {
+        tracing::warn!(
+            handoff_id = running.key.id,
+            "the attempt's log could not be kept: {error}"
+        );
+    }
 }
 
 /// Starts the command that looks at the work.
@@ -375,7 +397,7 @@ fn write_outcome(
     key: Key,
     record: &Record,
     event: &'static str,
-    (slot, printed): (u32, bool),
+    (slot, printed, large): (u32, bool, bool),
 ) {
     let now = world.now();
     let to = record.meta.to.unwrap_or(State::InProgress);
@@ -387,6 +409,7 @@ fn write_outcome(
     let reserved = world.reservations();
     let rubbish = Arc::clone(&world.rubbish);
     let id = key.id.clone();
+    let results = large.then(|| last_result::Unused::of(world, record, &id));
     settle(
         world,
         &id,
@@ -400,6 +423,9 @@ fn write_outcome(
                 slots.clear(slot);
             }
             collect::clean(&paths, &rubbish);
+            if let Some(results) = results {
+                results.remove();
+            }
             slots.release(slot);
             reserved.release(&key.id);
             // A keeper that can't be told is one that is gone; the next start forgets it. What a

@@ -7,7 +7,7 @@
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::clock::Wall;
 use crate::json_text;
@@ -152,6 +152,8 @@ pub struct Meta {
     pub rejected: Option<String>,
     /// Where the artifact goes, resolved at the first claim.
     pub destination: Option<String>,
+    /// The result of the last attempt that left one and did not complete the handoff.
+    pub last_result: Map<String, Value>,
     pub links: Links,
     /// What a newer daemon of the same format wrote, or a later feature.
     pub extra: Map<String, Value>,
@@ -205,6 +207,7 @@ impl Meta {
             applied: take(&mut map, "applied")?,
             rejected: take(&mut map, "rejected")?,
             destination: take(&mut map, "destination")?,
+            last_result: take_map(&mut map, "last_result")?,
             links: Links::take_from(&mut map)?,
             extra: map,
         })
@@ -248,6 +251,7 @@ impl Serialize for Meta {
         put(&mut map, "applied", &self.applied)?;
         put(&mut map, "rejected", &self.rejected)?;
         put(&mut map, "destination", &self.destination)?;
+        put(&mut map, "last_result", &self.last_result)?;
         self.links.put_into(&mut map)?;
         for (name, value) in &self.extra {
             map.serialize_entry(name, value)?;
@@ -323,7 +327,13 @@ impl Record {
         match Meta::from_value(claimed.clone()) {
             Ok(meta) if believable(&meta) => {
                 let mut record = Self { doc, meta };
+                let last_result = std::mem::take(&mut record.meta.last_result);
                 record.new_budget();
+                // A submission can't say what an attempt left.
+                if !last_result.is_empty() {
+                    let entry = json!({ "last_result": last_result });
+                    record.meta.previous.push(entry);
+                }
                 record.meta.applied.clear();
                 // A submission can't say which file is its own, nor what is to be done for it.
                 record.meta.destination = None;
@@ -409,6 +419,9 @@ impl Record {
         self.meta.links.spawns.clear();
         self.meta.to = Some(next);
         self.set("status", next.status());
+        if next == State::Completed {
+            self.meta.last_result.clear();
+        }
         if next != State::Waiting {
             self.doc.shift_remove("waiting");
             self.meta.timer = None;

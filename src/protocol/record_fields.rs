@@ -56,6 +56,30 @@ const FIELD_ERRORS: Shape = Shape::List {
     most: MOST,
 };
 
+const OUTCOME: Shape = Shape::Word(&[
+    "completed",
+    "failed",
+    "timeout",
+    "stalled",
+    "interrupted",
+    "cancelled",
+    "blocked",
+    "needs_review",
+    "delegated",
+    "held",
+]);
+
+const LAST_RESULT: &[Field] = &[
+    always("attempt", SMALL_COUNT, "The number of the attempt"),
+    always("outcome", OUTCOME, "How the attempt ended"),
+    field("result", Shape::Map, "The result, as the attempt left it"),
+    field(
+        "ref",
+        Shape::Text,
+        "The file that holds the result where it is over 256 KiB; relative to the root",
+    ),
+];
+
 const ATTEMPT: &[Field] = &[
     always(
         "number",
@@ -64,22 +88,7 @@ const ATTEMPT: &[Field] = &[
     ),
     always("started_at", Shape::Instant, "When it began"),
     field("ended_at", Shape::Instant, "When it ended"),
-    field(
-        "outcome",
-        Shape::Word(&[
-            "completed",
-            "failed",
-            "timeout",
-            "stalled",
-            "interrupted",
-            "cancelled",
-            "blocked",
-            "needs_review",
-            "delegated",
-            "held",
-        ]),
-        "How it ended",
-    ),
+    field("outcome", OUTCOME, "How it ended"),
     field("exit_code", SMALL, "What the command exited with"),
     field("signal", SMALL, "What killed it"),
     field(
@@ -182,6 +191,11 @@ pub const META: &[Field] = &[
     field("applied", TEXTS, "Commands that were carried out"),
     field("rejected", Shape::Text, "What tells rejected bytes again"),
     field("destination", Shape::Text, "Where the artifact goes"),
+    field(
+        "last_result",
+        Shape::Object(LAST_RESULT),
+        "The result of the last attempt that left one and did not complete the handoff",
+    ),
     field("chain", Shape::Any, "The chain that it belongs to"),
     field("hop", Shape::Any, "Its place in the chain"),
     field("parent", Shape::Id, "The handoff that it follows from"),

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::clock::Wall;
 use crate::durable::{self, Durability};
@@ -157,6 +157,8 @@ pub fn restore(layout: &Layout, packed: &Packed) -> io::Result<bool> {
         let is_log = [".log", ".out"].iter().any(|end| name.ends_with(end));
         let folder = if is_log {
             layout.logs().to_path_buf()
+        } else if Path::new(name).extension().is_some_and(|it| it == "json") {
+            layout.results()
         } else {
             layout.originals()
         };

@@ -155,6 +155,7 @@ impl Sweep<'_> {
         let mut files: Vec<PathBuf> = ["yaml", "yml", "md"]
             .iter()
             .map(|ext| self.layout.originals().join(format!("{id}.{ext}")))
+            .chain(self.layout.results_of(&id))
             .filter(|path| path.exists())
             .collect();
         if state == State::Failed && fs::symlink_metadata(&rejected).is_ok() {

@@ -33,7 +33,7 @@ struct Folders {
 }
 
 /// Folders of the daemon's own, below `.handoffd/`.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     "tmp",
     "run",
     "logs",
@@ -44,6 +44,7 @@ const OWN: [&str; 10] = [
     "leftovers",
     "homes",
     "leaving",
+    "results",
 ];
 
 impl Layout {
@@ -135,6 +136,17 @@ impl Layout {
     /// Folders of attempts that can't use the daemon's.
     pub fn homes(&self) -> PathBuf {
         self.0.own.join("homes")
+    }
+
+    /// Results of attempts that are too large for their records.
+    pub fn results(&self) -> PathBuf {
+        self.0.own.join("results")
+    }
+
+    /// The two places where a result of this handoff may stand: one may be written while the
+    /// record still refers to the other.
+    pub fn results_of(&self, id: &str) -> [PathBuf; 2] {
+        ["1", "2"].map(|n| self.results().join(format!("{id}.{n}.json")))
     }
 
     /// Records on their way out for good.

@@ -37,6 +37,7 @@ mod giving_back;
 mod helping;
 mod intake;
 mod large_artifacts;
+mod last_result;
 mod leavings;
 mod letter;
 mod lifecycle;

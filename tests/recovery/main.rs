@@ -15,4 +15,5 @@ mod decisions;
 mod foreign;
 mod leavings;
 mod resident;
+mod results;
 mod root;
