@@ -100,7 +100,7 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
         filter.states.push(State::Failed);
     }
     let places = newest::all(&layout, &filter)?;
-    let matching = rows(places, &filter).map(|(_, row)| row);
+    let matching = rows(&layout, places, &filter).map(|(_, row)| row);
     let (found, left_out) = worth_retrying(matching);
     if let Some(told) = left_out.told() {
         out::talk!("{told}");

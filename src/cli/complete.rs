@@ -76,10 +76,11 @@ pub fn asked_ids() -> ArgValueCandidates {
             waiting: Some("human".to_owned()),
             ..Filter::default()
         };
-        let Ok(places) = newest::all(&Layout::new(&root()), &filter) else {
+        let layout = Layout::new(&root());
+        let Ok(places) = newest::all(&layout, &filter) else {
             return Vec::new();
         };
-        rows(places, &filter)
+        rows(&layout, places, &filter)
             .take(MOST)
             .map(|(_, row)| CompletionCandidate::new(row.id).help(row.agent.map(Into::into)))
             .collect()

@@ -26,7 +26,6 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
 use crate::protocol::view::View;
-use crate::spool::foreign::why_no_outcome;
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
@@ -90,10 +89,7 @@ fn standing(
 ) -> Result<Standing, crate::cli::Failed> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let state = place.state;
-    if state.is_final()
-        && let Ok(bytes) = place.bytes()
-        && let Some(why) = why_no_outcome(&bytes, state, &place.id)
-    {
+    if let Some(why) = place.why_foreign(layout) {
         return Ok(Standing::Foreign { state, why });
     }
     Ok(match place.state {
@@ -229,7 +225,7 @@ fn queue(
         states: vec![State::Pending],
         ..Filter::default()
     };
-    let mut ahead: Vec<(i64, String)> = rows(newest::all(layout, &pending)?, &pending)
+    let mut ahead: Vec<(i64, String)> = rows(layout, newest::all(layout, &pending)?, &pending)
         .map(|(_, other)| other)
         .filter(|other| agent_of(other) == agent && other.id != row.id && key(other) <= key(row))
         .map(|other| (key(&other), other.id))
@@ -239,7 +235,7 @@ fn queue(
         states: vec![State::InProgress],
         ..Filter::default()
     };
-    let running: Vec<Row> = rows(newest::all(layout, &running)?, &running)
+    let running: Vec<Row> = rows(layout, newest::all(layout, &running)?, &running)
         .map(|(_, row)| row)
         .collect();
     Ok(Queue {
@@ -278,7 +274,7 @@ fn held(
         waiting: Some("time".to_owned()),
         ..Filter::default()
     };
-    Ok(rows(newest::all(layout, &waiting)?, &waiting)
+    Ok(rows(layout, newest::all(layout, &waiting)?, &waiting)
         .filter_map(|(place, _)| Some((place.read()?.1?, place.id)))
         .filter(|(record, _)| record.meta.holds_agent)
         .filter_map(|(record, id)| Some((record.meta.timer?, id)))

@@ -199,7 +199,7 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
     } else {
         (skipped, 0)
     };
-    let mut found = rows(places.skip(unread), &filter).skip(skip);
+    let mut found = rows(&layout, places.skip(unread), &filter).skip(skip);
     let mut out = out::lock();
     if global.json {
         for (_, row) in found.take(take) {
@@ -244,7 +244,7 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
 fn count(layout: &Layout, filter: &Filter) -> std::io::Result<usize> {
     let places = newest::all(layout, filter)?;
     Ok(if filter.asks_for_content() {
-        rows(places, filter).count()
+        rows(layout, places, filter).count()
     } else {
         places.count()
     })
@@ -263,7 +263,7 @@ fn list_archived(global: &Global, options: &Options, layout: &Layout, filter: &F
         if !filter.has_state(place.state) || !filter.has_time(place.modified) {
             return Ok(());
         }
-        for (_, row) in rows(std::iter::once(place), filter) {
+        for (_, row) in rows(layout, std::iter::once(place), filter) {
             if count >= most {
                 return Err(enough());
             }

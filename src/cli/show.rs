@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use crate::cli::style::{Ink, columns, ink, local, safe, span, state};
-use crate::cli::{Global, Outcome, complete, find, out};
+use crate::cli::{Failed, Global, Outcome, complete, find, out};
 use crate::clock::Wall;
 use crate::inspect::links::{Relations, standing};
 use crate::inspect::question::Question;
@@ -14,6 +14,7 @@ use crate::inspect::summary::Place;
 use crate::keeper::journal;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
+use crate::protocol::shown;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 
@@ -26,6 +27,15 @@ pub struct Options {
 pub fn show(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
     let place = find(&layout, &options.id)?;
+    if let Some(why) = place.why_foreign(&layout) {
+        let path = shown::word(&layout.relative(&place.path));
+        let text = format!(
+            "{path} is not the outcome of {}: {why}. Somebody else put it there, or edited it; \
+             move it away, like: mv {path} .",
+            place.id
+        );
+        return Err(Failed::thing("NO_RECORD", anyhow::anyhow!(text)));
+    }
     let mut out = out::lock();
     if global.json {
         out.write_all(&place.bytes()?)?;

@@ -16,8 +16,9 @@ use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::shown;
+use crate::spool::foreign::{own_states, why_not_believed};
 use crate::spool::layout::Layout;
-use crate::spool::look::open_quietly;
+use crate::spool::look::{Identity, open_quietly};
 use crate::store::archive::Archive;
 
 /// Looked at even if no event came: a folder may be on a file system that sends none.
@@ -75,8 +76,9 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
     let mut any_failed = false;
     let mut waits = false;
     for id in ids {
+        let mut disbelieved = None;
         let (state, bytes) = loop {
-            if let Some(ended) = ended(layout, id)? {
+            if let Some(ended) = ended(layout, id, &mut disbelieved)? {
                 // It may have been moved this very moment. Whoever is told may rely on it, so it
                 // must not be gone after a power cut.
                 let folder = Layout::open_dir(layout.state(ended.0))?;
@@ -86,7 +88,7 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
             if let Some(packed) = packed(layout, id) {
                 break packed;
             }
-            refuse_stranger(layout, id)?;
+            refuse_stranger(layout, id, &mut disbelieved)?;
             if !waits {
                 waits = true;
                 tell_if_idle(layout);
@@ -132,11 +134,20 @@ pub fn tell_if_stopping(layout: &Layout, daemon: &Daemon) {
     }
 }
 
-/// The record of one that has ended. A file that stands there without saying so was put there
-/// by hand.
-fn ended(layout: &Layout, id: &str) -> io::Result<Option<(State, Vec<u8>)>> {
-    for state in [State::Completed, State::Failed] {
+/// The record of one that has ended. A file that somebody else put among the outcomes is not
+/// believed; why stays in `disbelieved` with the file, so that the log is not asked again for it.
+fn ended(
+    layout: &Layout,
+    id: &str,
+    disbelieved: &mut Option<(Identity, String)>,
+) -> io::Result<Option<(State, Vec<u8>)>> {
+    let own = own_states(layout, id).into_iter();
+    for state in own.filter(|state| state.is_final()) {
         let path = layout.record(state, id);
+        let identity = Identity::at(&path).ok();
+        if disbelieved.as_ref().map(|(it, _)| *it) == identity && identity.is_some() {
+            continue;
+        }
         // Whatever a stranger put there, nobody is waited for: a pipe would never be done.
         let read = open_quietly(&path).and_then(|mut file| {
             let mut bytes = Vec::new();
@@ -149,8 +160,12 @@ fn ended(layout: &Layout, id: &str) -> io::Result<Option<(State, Vec<u8>)>> {
             read => read.unwrap_or_default(),
         };
         let status = Record::document(&bytes).and_then(|mut doc| doc.remove("status"));
-        if status.is_some_and(|status| status == state.status()) {
-            return Ok(Some((state, bytes)));
+        let has_status = status.is_some_and(|status| status == state.status());
+        match why_not_believed(layout, state, id, &bytes) {
+            Some(why) => *disbelieved = identity.map(|identity| (identity, why)),
+            // On its way to another folder.
+            None if !has_status => {}
+            None => return Ok(Some((state, bytes))),
         }
     }
     Ok(None)
@@ -158,7 +173,11 @@ fn ended(layout: &Layout, id: &str) -> io::Result<Option<(State, Vec<u8>)>> {
 
 /// An error if nothing but a file that somebody put among the outcomes bears the id: it says of no
 /// handoff how it ended, and never will.
-fn refuse_stranger(layout: &Layout, id: &str) -> Result<(), Failed> {
+fn refuse_stranger(
+    layout: &Layout,
+    id: &str,
+    disbelieved: &mut Option<(Identity, String)>,
+) -> Result<(), Failed> {
     let states = layout.states_of(id);
     let is_outcome = |state: &State| matches!(state, State::Completed | State::Failed);
     let Some(state) = states.first().filter(|_| states.iter().all(is_outcome)) else {
@@ -167,12 +186,20 @@ fn refuse_stranger(layout: &Layout, id: &str) -> Result<(), Failed> {
     let path = layout.record(*state, id);
     let is_coming = layout.submission(id).is_some() || layout.is_being_refused(id);
     // It may have ended, or been moved back, since it was looked at.
-    if is_coming || ended(layout, id)?.is_some() || fs::symlink_metadata(&path).is_err() {
+    if is_coming
+        || ended(layout, id, disbelieved)?.is_some()
+        || fs::symlink_metadata(&path).is_err()
+    {
         return Ok(());
     }
+    let why = disbelieved
+        .as_ref()
+        .map_or_else(|| "it is no record".to_owned(), |(_, why)| why.clone());
     let text = format!(
-        "{} is no record of how a handoff ended: it was put there, or edited, by hand",
-        path.display()
+        "{} is not the outcome of {id}: {why}. Somebody else put it there, or edited it; move it \
+         away, like: mv {} .",
+        path.display(),
+        shown::word(&layout.relative(&path))
     );
     Err(Failed::thing("NO_RECORD", anyhow::anyhow!(text)))
 }

@@ -11,6 +11,7 @@ use crate::engine::moves::load;
 use crate::engine::world::World;
 use crate::engine::{Alarm, Engine, packages};
 use crate::protocol::lifecycle::State;
+use crate::spool::foreign::own_states;
 use crate::spool::scan;
 use crate::store::audit::Line;
 
@@ -60,7 +61,7 @@ pub fn catch_up(world: &World, since: Option<Wall>, moved: Vec<(String, Wall)>) 
     if since.is_some() {
         let newest: HashMap<String, Wall> = moved.into_iter().collect();
         for (id, at) in newest {
-            for state in world.layout.states_of(&id) {
+            for state in own_states(&world.layout, &id) {
                 note(world, state, &id, Some(at));
             }
         }

@@ -27,6 +27,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::links::Spawn;
 use crate::protocol::record::Record;
 use crate::protocol::view::View;
+use crate::spool::foreign::own_states;
 use crate::spool::look::{Looked, look};
 
 /// How many descendants one cancel may reach.
@@ -128,7 +129,7 @@ fn how_returned(ids: &[String], lost: &[String]) -> String {
 
 /// What one helper gave back.
 fn returned(world: &World, record: &Record, parent: &str, child: &str) -> Value {
-    let state = world.layout.states_of(child).first().copied();
+    let state = own_states(&world.layout, child).first().copied();
     let found = state.and_then(|state| load(world, state, child));
     let (Some(state), Some(found)) = (state, found) else {
         tracing::warn!(

@@ -19,7 +19,8 @@ use crate::engine::event::Event;
 use crate::engine::world::World;
 use crate::protocol::lifecycle::State;
 use crate::protocol::shown::word;
-use crate::spool::foreign::why_foreign;
+use crate::spool::foreign::{Sight, sight, without_line};
+use crate::store::audit::is_at_its_time;
 use crate::watch::came::Came;
 
 const FOLDERS: [State; 2] = [State::Completed, State::Failed];
@@ -104,27 +105,60 @@ impl Finals {
 
 /// Looks at what came, and again at what is known to be somebody else's.
 pub fn look(world: &World, finals: &Finals, known: &Foreign) {
-    let why = |(state, name): &(State, OsString)| why_foreign(&world.layout, *state, name);
     let came: HashSet<(State, OsString)> = finals.take(world).into_iter().collect();
-    let mut found: Vec<_> = came.into_iter().filter(|it| why(it).is_some()).collect();
+    let mut found = judge(world, came.into_iter().collect());
+    found.retain(|(_, why)| why.is_some());
     if !found.is_empty() {
         // A submission that is refused passes through here as its producer wrote it.
         std::thread::sleep(SECOND_LOOK);
+        found.truncate(MOST);
+        found = judge(world, found.into_iter().map(|(file, _)| file).collect());
     }
-    found.extend(known.keys().cloned());
-    found.truncate(MOST);
+    // For what is known already the whole log is not read again: an outcome that the daemon has put
+    // in its place since has a line where its time says.
+    found.extend(known.iter().take(MOST).map(|(file, why)| {
+        let why = match sight(&world.layout, file.0, &file.1) {
+            Sight::Nothing => None,
+            Sight::Foreign(why) => Some(why),
+            Sight::Outcome(told) => {
+                let is_decided = is_at_its_time(&world.layout.audit(), &told).unwrap_or(false);
+                (!is_decided).then(|| why.clone())
+            }
+        };
+        (file.clone(), why)
+    }));
     if !found.is_empty() {
-        let judged = found.into_iter().map(|it| {
-            let why = why(&it);
-            (it, why)
-        });
-        world.tell(Event::Foreign(judged.collect()));
+        world.tell(Event::Foreign(found));
     }
+}
+
+/// Why each of these files is somebody else's, if it is. The audit log is read once at most.
+fn judge(world: &World, files: Vec<(State, OsString)>) -> Vec<((State, OsString), Option<String>)> {
+    let mut judged = Vec::new();
+    let (mut asked, mut told) = (Vec::new(), Vec::new());
+    for file in files {
+        match sight(&world.layout, file.0, &file.1) {
+            Sight::Nothing => judged.push((file, None)),
+            Sight::Foreign(why) => judged.push((file, Some(why))),
+            Sight::Outcome(outcome) => {
+                asked.push(file);
+                told.push(outcome);
+            }
+        }
+    }
+    if !asked.is_empty() {
+        judged.extend(asked.into_iter().zip(without_line(&world.layout, &told)));
+    }
+    judged
 }
 
 impl Engine {
     /// It stands in a final folder now, put there by the daemon.
-    pub(super) fn note_end(&self, state: State, id: &str) {
+    pub(super) fn note_end(&mut self, state: State, id: &str) {
+        let ours = (state, format!("{id}.json").into());
+        if !self.foreign.is_empty() && self.foreign.remove(&ours).is_some() {
+            self.tell_foreign();
+        }
         if self.finals.note(state, id) {
             let (finals, known) = (Arc::clone(&self.finals), self.foreign.clone());
             self.readers.run(move |world| look(world, &finals, &known));
@@ -141,6 +175,10 @@ impl Engine {
         while self.foreign.len() > MOST {
             self.foreign.pop_last();
         }
+        self.tell_foreign();
+    }
+
+    fn tell_foreign(&mut self) {
         for state in FOLDERS {
             let text = self.words_for(state);
             self.problem(&format!("foreign {}", state.folder()), text);

@@ -28,6 +28,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Ext, Name, classify};
 use crate::protocol::request::Request;
 use crate::protocol::view::View;
+use crate::spool::foreign::own_states;
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, Looked, Writer, look};
 
@@ -220,7 +221,7 @@ pub fn dependency_states(layout: &Layout, request: &Request) -> Vec<Dependency> 
 }
 
 pub fn dependency_state(layout: &Layout, id: &str) -> Dependency {
-    let states = layout.states_of(id);
+    let states = own_states(layout, id);
     let live = [State::InProgress, State::Waiting];
     if live.iter().any(|state| states.contains(state)) {
         Dependency::Live

@@ -165,7 +165,7 @@ impl People {
 
 impl Engine {
     /// Something new stands on disk: people may want to hear of it, and an end to be kept.
-    pub(super) fn make_known(&self, id: &str, to: State, parked: Option<&Parked>) {
+    pub(super) fn make_known(&mut self, id: &str, to: State, parked: Option<&Parked>) {
         let news = match to {
             State::Completed => News::Completed,
             State::Failed => News::Failed,

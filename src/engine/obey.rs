@@ -19,6 +19,7 @@ use crate::engine::world::World;
 use crate::policy::next;
 use crate::protocol::control::{Action, Command};
 use crate::protocol::lifecycle::State;
+use crate::spool::foreign::own_states;
 use crate::spool::look::Identity;
 use crate::spool::reject::drop_again;
 
@@ -35,7 +36,7 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         refuse(world, name, identity, &reason);
         world.tell(Event::Unmoved { id: id.clone() });
     };
-    let states = world.layout.states_of(&id);
+    let states = own_states(&world.layout, &id);
     let Some(state) = states.first().copied() else {
         return match world.layout.submission(&id) {
             Some(path) => on_pending(world, name, identity, &command, &path, &id),

@@ -35,6 +35,7 @@ use crate::protocol::record::{AttemptOutcome, Record};
 use crate::runner::collect;
 use crate::spool::change::Change;
 use crate::spool::claim::Origin;
+use crate::spool::foreign::is_forged;
 use crate::spool::look::{Identity, Looked, look};
 use crate::spool::recover::{Action, Attempt, Stands, decide};
 
@@ -201,6 +202,13 @@ fn settle_twins(world: &World, folder: State, id: &str) -> io::Result<bool> {
             // A move without rename's help, cut in half: the target has it.
             fs::remove_file(&here)?;
             return Ok(true);
+        }
+        // Whose file this is, the audit log knows: a foreign one is left alone, and never believed.
+        if other.is_final() && is_forged(&world.layout, other, id) {
+            let why = format!("{id} is in {}/", folder.folder());
+            let file = (other, format!("{id}.json").into());
+            world.tell(Event::Foreign(vec![(file, Some(why))]));
+            continue;
         }
         let revision = |state| load(world, state, id).map(|record| record.meta.revision);
         let (ours, theirs) = (revision(folder), revision(other));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 
-use crate::inspect::met::Met;
+use crate::inspect::met::{Meeting, Met};
 use crate::inspect::newest;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -15,10 +15,12 @@ pub fn take(layout: &Layout) -> io::Result<BTreeMap<&'static str, usize>> {
     let mut met = Met::new(layout);
     for state in State::ALL {
         newest::names(layout.state(state), state, |name| {
-            *counts.entry(state.status()).or_default() += 1;
-            if let Some(left) = met.again(state, name, state.status()) {
-                *counts.entry(left).or_default() -= 1;
+            match met.meet(state, name, state.status()) {
+                Meeting::Foreign => return ControlFlow::Continue(()),
+                Meeting::Moved(left) => *counts.entry(left).or_default() -= 1,
+                Meeting::First => {}
             }
+            *counts.entry(state.status()).or_default() += 1;
             ControlFlow::Continue(())
         })?;
     }

@@ -8,6 +8,7 @@ use crate::clock::Wall;
 use crate::inspect::summary::{Place, Row};
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
+use crate::spool::layout::Layout;
 use crate::store::audit::Line;
 
 /// What to show. Empty fields let everything through.
@@ -80,15 +81,17 @@ impl Filter {
     }
 }
 
-/// The rows that the filter wants, each read only when it is asked for.
+/// The rows that the filter wants, each read only when it is asked for. Files that somebody else put
+/// among the outcomes have none.
 pub fn rows<'a>(
+    layout: &'a Layout,
     places: impl Iterator<Item = Place> + 'a,
     filter: &'a Filter,
 ) -> impl Iterator<Item = (Place, Row)> + 'a {
     places
-        .map(|place| {
-            let row = place.row();
-            (place, row)
+        .filter_map(|place| {
+            let row = place.own_row(layout)?;
+            Some((place, row))
         })
         .filter(|(_, row)| filter.wants(row))
 }

@@ -1,8 +1,9 @@
 //! Who was met before, in a folder that was listed earlier.
 //!
 //! Folders are listed one after the other, in the order in which a handoff passes them, so one that
-//! moves on meanwhile is met again. It stands where it was met last. Only what has not ended is
-//! remembered for that: what has ended stays where it is, and there may be a million of it.
+//! moves on meanwhile is met again. It stands where it was met last. A file among the outcomes of a
+//! handoff that has not ended is not the handoff's own. Only what has not ended is remembered for
+//! that: what has ended stays where it is, and there may be a million of it.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -11,6 +12,16 @@ use std::fs;
 use crate::inspect::summary::id_of;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
+
+/// What a name in a folder is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Meeting<T> {
+    First,
+    /// It was met before and has left that place; what its finder made of it there.
+    Moved(T),
+    /// It was met before and is still there: this file is not the handoff's own.
+    Foreign,
+}
 
 /// With each, what its finder made of it.
 pub struct Met<'l, T> {
@@ -26,20 +37,29 @@ impl<'l, T> Met<'l, T> {
         }
     }
 
-    /// Meets one; returns what was made of it before, where it stands there no more.
-    pub fn again(&mut self, state: State, name: &OsStr, made: T) -> Option<T> {
-        let before = if matches!(state, State::Completed | State::Failed) {
-            let id = name.to_str()?.strip_suffix(".json")?;
-            self.live.remove(id)
+    pub fn meet(&mut self, state: State, name: &OsStr, made: T) -> Meeting<T> {
+        let Some(id) = id_of(state, name) else {
+            return Meeting::First;
+        };
+        let before = if state.is_final() {
+            self.live.remove(&id)
         } else {
             let met = (state, name.to_owned(), made);
-            self.live.insert(id_of(state, name)?, met)
+            self.live.insert(id.clone(), met)
         };
-        let (left, name, made) = before?;
-        // What was dropped under a taken id is another, and stands there still.
-        let has_moved = left != State::Pending
-            || fs::symlink_metadata(self.layout.pending().join(name)).is_err();
-        has_moved.then_some(made)
+        let Some((left, name, made)) = before else {
+            return Meeting::First;
+        };
+        let is_there = fs::symlink_metadata(self.layout.state(left).join(&name)).is_ok();
+        match (is_there, left) {
+            // What was dropped under a taken id is another.
+            (true, State::Pending) => Meeting::First,
+            (true, _) if state.is_final() => {
+                self.live.insert(id, (left, name, made));
+                Meeting::Foreign
+            }
+            _ => Meeting::Moved(made),
+        }
     }
 }
 
@@ -54,19 +74,36 @@ mod tests {
         layout.ensure().unwrap();
         fs::write(layout.pending().join("twice.json"), "{}").unwrap();
         let mut met = Met::new(&layout);
-        let told: Vec<Option<usize>> = [
+        fs::write(layout.record(State::InProgress, "runs"), "{}").unwrap();
+        let told: Vec<Meeting<usize>> = [
             (State::Pending, "x.yaml"),
             (State::Pending, "twice.json"),
             (State::InProgress, "x.json"),
+            (State::InProgress, "runs.json"),
             (State::Waiting, "x.json"),
+            (State::Completed, "runs.json"),
             (State::Completed, "twice.json"),
             (State::Failed, "x.json"),
             (State::Failed, "other.json"),
+            (State::Failed, "runs.json"),
         ]
         .into_iter()
         .enumerate()
-        .map(|(at, (state, name))| met.again(state, OsStr::new(name), at))
+        .map(|(at, (state, name))| met.meet(state, OsStr::new(name), at))
         .collect();
-        assert_eq!(told, [None, None, Some(0), Some(2), None, Some(3), None]);
+        let first = || Meeting::First;
+        let expected = [
+            first(),
+            first(),
+            Meeting::Moved(0),
+            first(),
+            Meeting::Moved(2),
+            Meeting::Foreign,
+            first(),
+            Meeting::Moved(4),
+            first(),
+            Meeting::Foreign,
+        ];
+        assert_eq!(told, expected);
     }
 }

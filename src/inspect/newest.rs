@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::clock::Wall;
 use crate::inspect::list::Filter;
-use crate::inspect::met::Met;
+use crate::inspect::met::{Meeting, Met};
 use crate::inspect::summary::{Place, id_of, is_handoff};
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -143,7 +143,11 @@ fn sorted(layout: &Layout, filter: &Filter, states: &[State]) -> io::Result<Into
         walk(layout.state(state), state, |name, modified| {
             let wanted = name.to_str().filter(|_| filter.has_time(modified));
             let at = wanted.map(|_| entries.len());
-            left.extend(met.again(state, name, at).flatten());
+            match met.meet(state, name, at) {
+                Meeting::Foreign => return,
+                Meeting::Moved(at) => left.extend(at),
+                Meeting::First => {}
+            }
             if let Some(name) = wanted {
                 let name = name.into();
                 entries.push(Entry {

@@ -60,7 +60,7 @@ pub fn gather(layout: &Layout, now: Now) -> io::Result<Status> {
     }
     let mut waiting_on = BTreeMap::new();
     let waiting = newest::all(layout, &of(State::Waiting))?;
-    for (_, row) in rows(waiting, &Filter::default()).take(WAITING_READ) {
+    for (_, row) in rows(layout, waiting, &Filter::default()).take(WAITING_READ) {
         let on = row.waiting_on.unwrap_or_else(|| "unknown".to_owned());
         *waiting_on.entry(on).or_insert(0) += 1;
     }
@@ -78,7 +78,9 @@ pub fn gather(layout: &Layout, now: Now) -> io::Result<Status> {
         waiting_on,
         problems,
         running: running(layout, in_progress, now),
-        failed_lately: recent_failures.map(|place| place.row()).collect(),
+        failed_lately: recent_failures
+            .filter_map(|place| place.own_row(layout))
+            .collect(),
         oldest_pending: oldest_pending(layout, now)?,
         last_hour: last_hour(layout, hour_ago),
         daemon,

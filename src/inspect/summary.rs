@@ -14,9 +14,10 @@ use crate::protocol::document;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Ext, Name, classify};
-use crate::protocol::record::Record;
+use crate::protocol::record::{Record, RecordError};
 use crate::protocol::request::Priority;
 use crate::protocol::view::View;
+use crate::spool::foreign::{own_states, why_no_record, why_not_believed};
 use crate::spool::layout::Layout;
 use crate::store::archive::Archive;
 use crate::store::archive::packed::Packed;
@@ -156,13 +157,16 @@ impl Place {
     fn find_in_folders(layout: &Layout, id: &str) -> Option<Self> {
         // It may move from one folder to the next while they are looked at in turn.
         (0..3).find_map(|_| {
-            State::ALL.into_iter().find_map(|state| {
-                let path = match state {
-                    State::Pending => layout.submission(id)?,
-                    _ => layout.record(state, id),
-                };
-                Self::of(path.parent()?, state, path.file_name()?)
-            })
+            let submission = layout.submission(id);
+            let of = |state, path: PathBuf| Self::of(path.parent()?, state, path.file_name()?);
+            submission
+                .and_then(|path| of(State::Pending, path))
+                .or_else(|| {
+                    let states = own_states(layout, id).into_iter();
+                    states
+                        .map(|state| (state, layout.record(state, id)))
+                        .find_map(|(state, path)| of(state, path))
+                })
         })
     }
 
@@ -178,11 +182,46 @@ impl Place {
         Some((doc, record))
     }
 
+    /// Why the file is not the outcome of this handoff, if it stands among the outcomes and is
+    /// not.
+    pub fn why_foreign(&self, layout: &Layout) -> Option<String> {
+        if !self.state.is_final() || self.packed.is_some() {
+            return None;
+        }
+        match self.bytes() {
+            Ok(bytes) => why_not_believed(layout, self.state, &self.id, &bytes),
+            Err(_) => None,
+        }
+    }
+
+    /// The row of a handoff. None for a file that somebody else put among the outcomes: it is no
+    /// record of that folder, or the handoff stands elsewhere.
+    pub fn own_row(&self, layout: &Layout) -> Option<Row> {
+        if !self.state.is_final() || self.packed.is_some() {
+            return Some(self.row());
+        }
+        let (doc, record) = self.read().unwrap_or_default();
+        let is_newer = || {
+            let read = Record::from_document(doc.clone());
+            matches!(read, Err(RecordError::Newer(_)))
+        };
+        let is_outcome = record
+            .as_ref()
+            .is_some_and(|record| why_no_record(record, self.state, &self.id).is_none());
+        let stands_here = || own_states(layout, &self.id).contains(&self.state);
+        ((is_outcome || record.is_none() && is_newer()) && stands_here())
+            .then(|| self.row_of(&doc, record))
+    }
+
     pub fn row(&self) -> Row {
         let (doc, record) = self.read().unwrap_or_default();
+        self.row_of(&doc, record)
+    }
+
+    fn row_of(&self, doc: &Map<String, Value>, record: Option<Record>) -> Row {
         let waiting = doc.get("waiting").filter(|_| self.state == State::Waiting);
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let view = View::of_document(&doc);
+        let view = View::of_document(doc);
         let error = doc.get("error").and_then(|error| {
             Some((
                 text(error.get("code"))?,
@@ -206,7 +245,7 @@ impl Place {
             until: text(waiting.and_then(|waiting| waiting.get("until")))
                 .and_then(|until| Wall::parse(&until)),
             reason: text(waiting.and_then(|waiting| waiting.get("reason"))),
-            question: Question::of(&doc).filter(|_| waiting.is_some()),
+            question: Question::of(doc).filter(|_| waiting.is_some()),
         }
     }
 }

@@ -1,36 +1,70 @@
 //! Files in `completed/` and `failed/` that the daemon did not put there: how they are known.
+//!
+//! A genuine outcome is a record of its folder, it stands in no other folder, and the audit log has
+//! its line. The log is asked only for one id at a time: a list does without, unless an id stands in
+//! two folders.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::clock::Wall;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Name, classify};
 use crate::protocol::record::{Record, RecordError};
 use crate::spool::layout::Layout;
 use crate::spool::look::{Looked, look};
 use crate::spool::scan::record_id;
+use crate::store::audit::{self, Word};
 
-/// Why what stands under this name is somebody else's, if it is.
-pub fn why_foreign(layout: &Layout, state: State, name: &OsStr) -> Option<String> {
+/// How often a record is looked for that moves on meanwhile.
+const LOOKS: usize = 3;
+
+const NO_LINE: &str = "the audit log has no line of this outcome";
+
+/// A file in a final folder, as far as that can be told without the audit log.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Nothing that needs a word: gone, temporary, refused bytes, or of a newer format.
+    Nothing,
+    Foreign(String),
+    /// An outcome, if the audit log has its line.
+    Outcome(audit::Outcome),
+}
+
+/// Looks at what stands under this name.
+pub fn sight(layout: &Layout, state: State, name: &OsStr) -> Sight {
+    let foreign = |why: String| Sight::Foreign(why);
     if classify(name.as_bytes()) == Name::Temporary {
-        return None;
+        return Sight::Nothing;
     }
     if state == State::Failed && has_notice(layout, name) {
-        return None;
+        return Sight::Nothing;
     }
     let bytes = match look(&layout.state(state).join(name), u64::MAX - 1) {
-        Looked::Gone | Looked::TooLarge { .. } => return None,
+        Looked::Gone | Looked::TooLarge { .. } => return Sight::Nothing,
         Looked::Bytes { bytes, .. } => bytes,
-        Looked::Folder => return Some("it is a folder".to_owned()),
-        Looked::NotAFile { what, .. } => return Some(format!("it is {what}")),
-        Looked::Changing => return Some("it is being written".to_owned()),
-        Looked::Unreadable { error, .. } => return Some(format!("it can't be read: {error}")),
+        Looked::Folder => return foreign("it is a folder".to_owned()),
+        Looked::NotAFile { what, .. } => return foreign(format!("it is {what}")),
+        Looked::Changing => return foreign("it is being written".to_owned()),
+        Looked::Unreadable { error, .. } => return foreign(format!("it can't be read: {error}")),
     };
-    match record_id(name) {
-        Some(id) => why_no_outcome(&bytes, state, id),
-        None => Some("its name is no record's: <id>.json".to_owned()),
+    let Some(id) = record_id(name) else {
+        return foreign("its name is no record's: <id>.json".to_owned());
+    };
+    match why_not_own(layout, state, id, &bytes) {
+        Some(why) => foreign(why),
+        None => outcome_in(state, id, &bytes).map_or(Sight::Nothing, Sight::Outcome),
     }
+}
+
+/// Which of these outcomes the audit log does not know, and why they are foreign then.
+pub fn without_line(layout: &Layout, told: &[audit::Outcome]) -> Vec<Option<String>> {
+    let words = audit::outcomes(&layout.audit(), told).unwrap_or_default();
+    let mut words = words.into_iter();
+    told.iter()
+        .map(|_| (words.next() == Some(Word::Never)).then(|| NO_LINE.to_owned()))
+        .collect()
 }
 
 /// Whether these are refused bytes, which stand beside their notice.
@@ -49,6 +83,11 @@ pub fn why_no_outcome(bytes: &[u8], state: State, id: &str) -> Option<String> {
         Err(RecordError::Newer(_)) => return None,
         Err(error) => return Some(format!("the record {error}")),
     };
+    why_no_record(&record, state, id)
+}
+
+/// Why this record is not one of an outcome that belongs there, if it is not.
+pub fn why_no_record(record: &Record, state: State, id: &str) -> Option<String> {
     let of = |key: &str| record.doc.get(key).and_then(|value| value.as_str());
     // On its way to another folder.
     if record.meta.to.is_some_and(|to| state.may_become(to)) {
@@ -61,6 +100,109 @@ pub fn why_no_outcome(bytes: &[u8], state: State, id: &str) -> Option<String> {
         ));
     }
     (of("handoff_id") != Some(id)).then(|| "its handoff_id is another".to_owned())
+}
+
+/// Why a file in a final folder is not the outcome of its handoff, if it is not: it is no outcome at
+/// all, the handoff's own record stands elsewhere, or the audit log does not know it.
+pub fn why_not_believed(layout: &Layout, state: State, id: &str, bytes: &[u8]) -> Option<String> {
+    why_not_own(layout, state, id, bytes)
+        .or_else(|| (word_on(layout, state, id, bytes) == Word::Never).then(|| NO_LINE.to_owned()))
+}
+
+/// The same, without the log's word.
+fn why_not_own(layout: &Layout, state: State, id: &str, bytes: &[u8]) -> Option<String> {
+    if let Some(why) = why_no_outcome(bytes, state, id) {
+        return Some(why);
+    }
+    let own = own_states(layout, id);
+    let elsewhere = own.first().filter(|_| !own.contains(&state))?;
+    Some(format!("{id} is in {}/", elsewhere.folder()))
+}
+
+/// The state folders that hold this id's own record: as [`Layout::states_of`], without files that
+/// somebody else put among the outcomes of a handoff that stands elsewhere.
+pub fn own_states(layout: &Layout, id: &str) -> Vec<State> {
+    let mut states = layout.states_of(id);
+    for _ in 1..LOOKS {
+        let is_live = states.iter().any(|state| !state.is_final());
+        if !is_live || states.iter().all(|state| !state.is_final()) {
+            break;
+        }
+        // It may have moved from one folder to the other between the two looks.
+        states = layout.states_of(id);
+    }
+    if states.len() < 2 {
+        return states;
+    }
+    if states.iter().any(|state| !state.is_final()) {
+        states.retain(|state| !state.is_final());
+        return states;
+    }
+    let decided = |state: State| {
+        let bytes = read_outcome(layout, state, id)?;
+        match word_on(layout, state, id, &bytes) {
+            Word::Decided(seq) => Some(seq),
+            Word::Never | Word::Unknown => None,
+        }
+    };
+    let newest = states
+        .iter()
+        .filter_map(|state| Some((decided(*state)?, *state)))
+        .max();
+    match newest {
+        Some((_, state)) => vec![state],
+        None => states,
+    }
+}
+
+/// Whether a file among the outcomes is no outcome, or one that the audit log would know and does
+/// not, wherever else its id stands.
+pub fn is_forged(layout: &Layout, state: State, id: &str) -> bool {
+    read_outcome(layout, state, id)
+        .is_none_or(|bytes| word_on(layout, state, id, &bytes) == Word::Never)
+}
+
+/// The bytes of an outcome, if a record of that folder stands there.
+fn read_outcome(layout: &Layout, state: State, id: &str) -> Option<Vec<u8>> {
+    match look(&layout.record(state, id), u64::MAX - 1) {
+        Looked::Bytes { bytes, .. } => why_no_outcome(&bytes, state, id).is_none().then_some(bytes),
+        _ => None,
+    }
+}
+
+/// What the audit log says of the outcome that this record tells.
+fn word_on(layout: &Layout, state: State, id: &str, bytes: &[u8]) -> Word {
+    outcome_in(state, id, bytes).map_or(Word::Unknown, |told| {
+        audit::outcome(&layout.audit(), told).unwrap_or(Word::Unknown)
+    })
+}
+
+/// The outcome that a record tells, if it has a line in the log.
+fn outcome_in(state: State, id: &str, bytes: &[u8]) -> Option<audit::Outcome> {
+    let record = Record::read(bytes).ok()?;
+    let links = &record.meta.links;
+    // What is on its way to another folder has the line of that, and what its parent wrote
+    // straight to failed/ never had one.
+    if record.meta.to.is_some_and(|to| to != state)
+        || (state == State::Failed && links.parent.is_some() && record.meta.attempts.is_empty())
+    {
+        return None;
+    }
+    let at = match state {
+        State::Completed => "completed_at",
+        _ => "failed_at",
+    };
+    let at = record.doc.get(at).and_then(|at| at.as_str());
+    Some(audit::Outcome {
+        id: id.to_owned(),
+        state,
+        revision: record
+            .meta
+            .rejected
+            .is_none()
+            .then_some(record.meta.revision),
+        at: at.and_then(Wall::parse),
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! device is no part of it: it may have another number once it is mounted again.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
 use crate::protocol::record::Record;
 use crate::spool::layout::Layout;
-use crate::spool::look::Identity;
+use crate::spool::look::{Identity, open_quietly};
 
 #[derive(Debug)]
 pub struct Rejection {
@@ -46,10 +46,13 @@ fn has_mark(notice: &Record, identity: Identity) -> bool {
 
 /// The notice at `path`, if there is one and it is about these very bytes.
 fn read_notice(path: &Path, identity: Identity) -> io::Result<Option<Record>> {
-    let bytes = match fs::read(path) {
+    // Somebody may have put a pipe there, which would never be read to its end.
+    let mut file = match open_quietly(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read?,
+        opened => opened?,
     };
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
     let notice = Record::read(&bytes).ok();
     Ok(notice.filter(|notice| has_mark(notice, identity)))
 }

@@ -34,6 +34,7 @@ mod crashes;
 mod deep;
 mod dialects;
 mod giving_back;
+mod forged;
 mod helping;
 mod intake;
 mod large_artifacts;

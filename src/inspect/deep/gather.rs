@@ -17,6 +17,7 @@ use crate::protocol::name::{Name, classify};
 use crate::protocol::record::{Record, RecordError};
 use crate::protocol::shown::word;
 use crate::protocol::view::View;
+use crate::spool::foreign::{is_forged, own_states};
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, Looked, look};
 use crate::spool::scan;
@@ -195,7 +196,7 @@ pub fn gather(layout: &Layout, works: bool, report: &mut Report) -> io::Result<S
         report.breaches.extend(breaches);
         seen.ids.entry(id.clone()).or_default().push(standing);
     }
-    one_folder_each(layout, &mut seen, report);
+    where_they_are(layout, &mut seen);
     notices(layout, &seen, report);
     Ok(seen)
 }
@@ -301,35 +302,63 @@ fn read_one(
 
 /// One that moved while the folders were listed was seen twice: where it is not any more, it
 /// does not count.
-fn one_folder_each(layout: &Layout, seen: &mut Seen, report: &mut Report) {
+fn where_they_are(layout: &Layout, seen: &mut Seen) {
     for (id, standings) in seen.ids.iter_mut().filter(|(_, all)| all.len() > 1) {
         standings.retain(|standing| {
             Identity::at(&layout.record(standing.state, id)).ok() == standing.identity
         });
-        if let [first, rest @ ..] = standings.as_slice()
-            && !rest.is_empty()
-        {
-            let folders: Vec<&str> = standings.iter().map(|it| it.state.folder()).collect();
-            let what = format!("{id} stands in {} at once", folders.join(", "));
-            let do_this = if standings.iter().all(|it| it.state.is_final()) {
-                let last = &standings[standings.len() - 1].path;
-                format!(
-                    "the daemon leaves both alone: see how it ended (handoffd audit {id}) and move \
-                     the wrong one away, like: mv {} {}",
-                    word(last),
-                    word(&format!("{id}.json"))
-                )
-            } else {
-                "restart the daemon: the newer one stays, the other goes to .handoffd/aside/"
-                    .to_owned()
-            };
-            let fault = Fault::new(Invariant::OneFolder, what, do_this);
-            report
-                .breaches
-                .push(fault.at(first.path.clone(), first.identity));
-        }
     }
     seen.ids.retain(|_, standings| !standings.is_empty());
+}
+
+/// Ids in several folders at once. Where one of the files is surely the handoff's own, only the
+/// others are breaches, and are left out of what is held against the other promises.
+pub fn one_folder_each(layout: &Layout, seen: &mut Seen, report: &mut Report) {
+    for (id, standings) in seen.ids.iter_mut().filter(|(_, all)| all.len() > 1) {
+        let own = own_states(layout, id);
+        let folders: Vec<&str> = standings.iter().map(|it| it.state.folder()).collect();
+        let what = format!("{id} stands in {} at once", folders.join(", "));
+        // A copy of a decided outcome in an open folder is not known from one that was cut off.
+        let is_surely_other = |it: &Standing| {
+            !own.contains(&it.state) && (own[0].is_final() || is_forged(layout, it.state, id))
+        };
+        if let [own] = own.as_slice()
+            && standings
+                .iter()
+                .all(|it| it.state == *own || is_surely_other(it))
+        {
+            for other in standings.extract_if(.., |it| it.state != *own) {
+                // What was wrong with it by itself is the same matter.
+                report.breaches.retain(|breach| breach.path != other.path);
+                let fault = Fault::new(
+                    Invariant::OneFolder,
+                    format!(
+                        "{what}, and its own record is the one in {}/: this file was put there by \
+                         somebody else",
+                        own.folder()
+                    ),
+                    format!("move it away: mv {} {}", word(&other.path), word(&format!("{id}.json"))),
+                );
+                report.breaches.push(fault.at(other.path, other.identity));
+            }
+            continue;
+        }
+        let first = &standings[0];
+        let do_this = if standings.iter().all(|it| it.state.is_final()) {
+            format!(
+                "the audit log knows neither outcome, and the daemon leaves both alone: see what it \
+                 has (handoffd audit {id}) and move the wrong one away, like: mv {} {}",
+                word(&first.path),
+                word(&format!("{id}.json"))
+            )
+        } else {
+            "restart the daemon: the newer one stays, the other goes to .handoffd/aside/".to_owned()
+        };
+        let fault = Fault::new(Invariant::OneFolder, what, do_this);
+        report
+            .breaches
+            .push(fault.at(first.path.clone(), first.identity));
+    }
 }
 
 /// Refused bytes are kept beside a notice that says why.

@@ -169,6 +169,7 @@ fn look(layout: &Layout) -> io::Result<(Report, bool)> {
     let mut report = Report::default();
     stores::folders(layout, &mut report);
     let mut seen = gather::gather(layout, works, &mut report)?;
+    gather::one_folder_each(layout, &mut seen, &mut report);
     history::check(layout, &mut seen, works, &mut report)?;
     chains::check(layout, &seen, &mut report);
     wakers::check(layout, &seen, works, &mut report);

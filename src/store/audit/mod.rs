@@ -18,6 +18,7 @@ mod files;
 mod holes;
 mod line;
 mod log;
+mod outcome;
 mod verify;
 
 #[cfg(test)]
@@ -27,4 +28,5 @@ pub use files::{newest_first, recent};
 pub use holes::Hole;
 pub use line::{Event, Line, TORN_LINE};
 pub use log::{AuditLog, Opened, Torn};
+pub use outcome::{Outcome, Word, is_at_its_time, outcome, outcomes};
 pub use verify::{Fault, MAX_PROBLEMS, Problem, Verdict, verify, verify_each};
