@@ -11,6 +11,7 @@
     reason = "this is the room that may rename, link and fsync"
 )]
 
+pub mod owner;
 mod take;
 
 use std::ffi::OsStr;
@@ -23,6 +24,8 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::mutant;
+
+use owner::Owner;
 
 pub use take::{Identity, TakeError, take};
 
@@ -136,7 +139,17 @@ fn exchange_by_link(a: &Path, b: &Path) -> io::Result<()> {
 
 /// Creates `path` with `bytes`, refusing to overwrite. Nothing is synced yet.
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    create_for(path, bytes, Owner::Folder)
+}
+
+/// The same for what its maker may keep, as the files that are dropped for a daemon.
+pub fn create_for(path: &Path, bytes: &[u8], owner: Owner) -> io::Result<File> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    if owner == Owner::Folder {
+        owner::may_make_in(folder)?;
+    }
     let mut file = File::options().write(true).create_new(true).open(path)?;
+    owner::give_in(&file, folder, owner)?;
     file.write_all(bytes)?;
     Ok(file)
 }
@@ -320,13 +333,15 @@ pub fn write_whole(
     durability: Durability,
 ) -> io::Result<()> {
     let dir = File::open(path.parent().unwrap_or(Path::new(".")))?;
-    write_whole_in(
-        &dir,
-        path.file_name().unwrap_or_default(),
-        temp,
-        bytes,
-        durability,
-    )
+    let name = path.file_name().unwrap_or_default();
+    write_for(&dir, name, temp, bytes, durability, Owner::Folder)
+}
+
+/// Drops a file for a daemon, by way of `temp`. Its maker may keep it.
+pub fn drop_whole(path: &Path, temp: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = File::open(path.parent().unwrap_or(Path::new(".")))?;
+    let name = path.file_name().unwrap_or_default();
+    write_for(&dir, name, temp, bytes, Durability::Full, Owner::Maker)
 }
 
 /// Like [`write_whole`], in a folder that is held open.
@@ -337,12 +352,24 @@ pub fn write_whole_in(
     bytes: &[u8],
     durability: Durability,
 ) -> io::Result<()> {
+    write_for(dir, name, temp, bytes, durability, Owner::Folder)
+}
+
+fn write_for(
+    dir: &File,
+    name: &OsStr,
+    temp: &Path,
+    bytes: &[u8],
+    durability: Durability,
+    owner: Owner,
+) -> io::Result<()> {
     let written = (|| {
         match std::fs::remove_file(temp) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let file = create(temp, bytes)?;
+        let file = create_for(temp, bytes, owner)?;
+        owner::give(&file, &dir.metadata()?, owner)?;
         sync_file(&file, durability)?;
         Ok(rustix::fs::renameat(CWD, temp, dir, name)?)
     })();

@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 use crate::cli::list::Filters;
 use crate::cli::style::{columns, line, safe};
 use crate::cli::{Failed, Global, Outcome, complete, known, out, person};
-use crate::durable::{self, Durability};
+use crate::durable;
 use crate::inspect::daemon::Daemon;
 use crate::inspect::list::rows;
 use crate::inspect::newest;
 use crate::inspect::summary::Row;
+use crate::protocol::agent::AgentName;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::{Layout, make_folder};
@@ -101,7 +102,14 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
     }
     let places = newest::all(&layout, &filter)?;
     let matching = rows(&layout, places, &filter).map(|(_, row)| row);
-    let (found, left_out) = worth_retrying(matching);
+    // A configuration that can't be read is the daemon's to judge by.
+    let config = global.load_config().ok();
+    let (found, left_out) = worth_retrying(matching, |agent| {
+        AgentName::parse(agent).is_ok_and(|agent| {
+            let config = config.as_ref();
+            agent.is_human() || config.is_none_or(|config| config.specialist(&agent).is_some())
+        })
+    });
     if let Some(told) = left_out.told() {
         out::talk!("{told}");
         if found.is_empty() {
@@ -124,6 +132,7 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LeftOut {
     refused: usize,
+    untargeted: usize,
     duplicates: usize,
 }
 
@@ -142,6 +151,16 @@ impl LeftOut {
                  one)"
             )),
         }
+        match self.untargeted {
+            0 => {}
+            1 => parts.push(
+                "1 request without a usable target (handoffd show ID says how to fix it)"
+                    .to_owned(),
+            ),
+            many => parts.push(format!(
+                "{many} requests without a usable target (handoffd show ID says how to fix one)"
+            )),
+        }
         match self.duplicates {
             0 => {}
             1 => parts.push("1 duplicate (if it is new work, retry it by its id)".to_owned()),
@@ -153,15 +172,20 @@ impl LeftOut {
     }
 }
 
-/// Who filters by time or text means work that failed. Refused bytes can't be run, and running a
-/// duplicate does again what its first one did.
-fn worth_retrying(matching: impl Iterator<Item = Row>) -> (Vec<Row>, LeftOut) {
+/// Who filters by time or text means work that failed. Refused bytes and requests for nobody can't be
+/// run, and running a duplicate does again what its first one did.
+fn worth_retrying(
+    matching: impl Iterator<Item = Row>,
+    is_known: impl Fn(&str) -> bool,
+) -> (Vec<Row>, LeftOut) {
     let mut left_out = LeftOut::default();
     let mut found = Vec::new();
     for row in matching {
         let code = row.error.as_ref().map(|(code, _)| code.as_str());
         if row.refused {
             left_out.refused += 1;
+        } else if !row.agent.as_deref().is_some_and(&is_known) {
+            left_out.untargeted += 1;
         } else if code == Some(ErrorCode::DuplicateId.as_str()) {
             left_out.duplicates += 1;
         } else {
@@ -229,7 +253,7 @@ pub(super) fn send(
         let path = layout.control().join(&name);
         let temp = layout.control().join(format!(".{name}.tmp"));
         let bytes = format!("{command}\n");
-        durable::write_whole(&path, &temp, bytes.as_bytes(), Durability::Full)
+        durable::drop_whole(&path, &temp, bytes.as_bytes())
             .map_err(|error| durable::at(&path, &error))?;
         sent.push((id.clone(), path));
     }
@@ -314,10 +338,11 @@ mod tests {
 
     #[test]
     fn what_a_bulk_retry_leaves_out_is_told_in_one_line() {
-        for (refused, duplicates, told) in [
-            (0, 0, None),
+        for (refused, untargeted, duplicates, told) in [
+            (0, 0, 0, None),
             (
                 1,
+                0,
                 0,
                 Some(
                     "left out: 1 refused file, which is no request (handoffd show ID says how to \
@@ -327,10 +352,21 @@ mod tests {
             (
                 0,
                 1,
+                0,
+                Some(
+                    "left out: 1 request without a usable target (handoffd show ID says how to fix \
+                     it)",
+                ),
+            ),
+            (
+                0,
+                0,
+                1,
                 Some("left out: 1 duplicate (if it is new work, retry it by its id)"),
             ),
             (
                 3,
+                0,
                 2,
                 Some(
                     "left out: 3 refused files, which are no requests (handoffd show ID says how \
@@ -340,6 +376,7 @@ mod tests {
         ] {
             let left_out = LeftOut {
                 refused,
+                untargeted,
                 duplicates,
             };
             assert_eq!(left_out.told().as_deref(), told);

@@ -8,7 +8,9 @@ use clap::Args;
 
 use crate::cli::{Failed, Global, Outcome, out};
 use crate::protocol::shown;
-use crate::spool::layout::Layout;
+use crate::durable;
+use crate::durable::owner::{Owner, make_top};
+use crate::spool::layout::{Layout, make_folder};
 
 const CONFIG: &str = include_str!("init/handoffd.toml");
 const SPECIALIST: &str = include_str!("init/echo.sh");
@@ -33,9 +35,10 @@ pub fn init(global: &Global, options: &Options) -> Outcome {
             ),
         ));
     }
+    make_top(&root)?;
     layout.ensure()?;
     for folder in ["schemas", "specialists", "examples"] {
-        fs::create_dir_all(root.join(folder))?;
+        make_folder(&root.join(folder))?;
     }
     put(&root.join("handoffd.toml"), CONFIG, 0o644)?;
     put(&root.join("specialists/echo.sh"), SPECIALIST, 0o755)?;
@@ -58,6 +61,6 @@ fn put(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     if path.exists() {
         return Ok(());
     }
-    fs::write(path, text)?;
+    durable::create_for(path, text.as_bytes(), Owner::Maker)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }

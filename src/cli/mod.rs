@@ -253,6 +253,9 @@ pub fn main() -> ExitCode {
     if !cli.command.as_ref().is_none_or(Command::acts_on_many) {
         out::ends_with_its_reader();
     }
+    if !matches!(cli.command, None | Some(Command::Run(_))) {
+        durable::owner::belongs_to_its_folder();
+    }
     let outcome = match &cli.command {
         None => run::run(&cli.global, &run::Options::default()),
         Some(Command::Run(options)) => run::run(&cli.global, options),

@@ -16,6 +16,7 @@ use crate::cli::style::safe;
 use crate::cli::{Failed, Global, Outcome, duration, out, validate, wait};
 use crate::config::Config;
 use crate::durable;
+use crate::durable::owner::Owner;
 use crate::inspect::daemon::Daemon;
 use crate::protocol::document::{self, Document, Kind, Syntax};
 use crate::protocol::id::HandoffId;
@@ -301,8 +302,8 @@ fn new_id() -> Result<HandoffId, Failed> {
 fn drop_into(layout: &Layout, request: &Checked) -> Result<(), Failed> {
     let pending = layout.pending();
     let temp = pending.join(format!(".{}.{}.tmp", request.id, std::process::id()));
-    let file =
-        durable::create(&temp, &request.bytes).map_err(|error| durable::at(&temp, &error))?;
+    let file = durable::create_for(&temp, &request.bytes, Owner::Maker)
+        .map_err(|error| durable::at(&temp, &error))?;
     if pending.metadata()?.uid() != rustix::process::geteuid().as_raw() {
         // Whoever takes it up is somebody else and must read it; its folder keeps others out.
         file.set_permissions(fs::Permissions::from_mode(0o644))?;

@@ -8,13 +8,13 @@ use crate::engine::event::Event;
 use crate::engine::moves::{remember, write};
 use crate::engine::receive::needs;
 use crate::engine::world::World;
-use crate::policy::intake::{Plan, plan};
+use crate::policy::intake::{Plan, plan, refused_fields, unknown_agent};
 use crate::policy::next;
 use crate::protocol::control::Command;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
-use crate::protocol::request::Request;
+use crate::protocol::request::{Finished, Request};
 use crate::spool::look::Identity;
 
 /// Makes a failed handoff due again, with a new budget, or a waiting retry due now.
@@ -73,27 +73,37 @@ fn is_a_retry(record: &Record) -> Result<(), String> {
     }
 }
 
-/// One that never began may have failed for want of what it depends on. That is looked at again:
-/// where it goes instead of running, or why it would only fail once more. What had begun before
-/// had all of it, and its dependencies may have been put away since.
+/// A record that can't run gets no retry: it would be parked with nobody to wake it, or fail once
+/// more with its first error buried. What a handoff needs besides is looked at again only where it
+/// never began: where it goes instead of running, or why it would only fail once more. What had
+/// begun before had all of it, and its dependencies may have been put away since.
 fn still_lacks(
     world: &World,
     record: &Record,
     id: &str,
 ) -> Result<Option<(Request, Destination)>, String> {
+    let stem = HandoffId::parse_made(id).map_err(|error| error.to_string())?;
+    let fix = |file: &str| format!("fix {file} and move it to handoffs/pending/");
+    let own_file = format!("handoffs/failed/{id}.json");
+    let request = Request::from_record(record, &stem).map_err(|errors| {
+        let told = refused_fields(&errors).message;
+        format!("{told}; {}", fix(&own_file))
+    })?;
+    let config = world.config();
+    let runs = matches!(request.finished, None | Some(Finished::HandedOn));
+    if runs && !request.agent.is_human() && config.specialist(&request.agent).is_none() {
+        let told = unknown_agent(&request, &config).message;
+        return Err(format!(
+            "{told}; add it to handoffd.toml and send the daemon SIGHUP, or {}",
+            fix(&own_file)
+        ));
+    }
     if !record.meta.attempts.is_empty() {
         return Ok(None);
     }
-    let request = HandoffId::parse_made(id)
-        .ok()
-        .and_then(|stem| Request::from_record(record, &stem).ok());
-    let Some(request) = request else {
-        return Ok(None);
-    };
-    let config = world.config();
     let needs = needs(&world.desk(), &request);
     match plan(&request, &config, &needs, world.now()) {
-        Plan::Refuse(told) if !request.depends_on.is_empty() => Err(told.message),
+        Plan::Refuse(told) => Err(told.message),
         waits @ Plan::WaitForDependencies { .. } => {
             Ok(destination(waits, &request, &config).map(|elsewhere| (request, elsewhere)))
         }

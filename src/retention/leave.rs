@@ -10,7 +10,7 @@ use std::io;
 
 use crate::durable;
 use crate::protocol::lifecycle::State;
-use crate::spool::layout::Layout;
+use crate::spool::layout::{Layout, make_folder};
 use crate::spool::look::Identity;
 use crate::spool::scan;
 
@@ -23,7 +23,7 @@ pub fn remove(layout: &Layout, state: State, id: &str, known: Identity) -> io::R
     let mut moved = durable::move_no_replace(&path, &out);
     if is(&moved, io::ErrorKind::AlreadyExists) || is(&moved, io::ErrorKind::NotFound) {
         // Left by a crash, or the folder is not there yet.
-        fs::create_dir_all(layout.leaving())?;
+        make_folder(&layout.leaving())?;
         put_back(layout)?;
         moved = durable::move_no_replace(&path, &out);
     }

@@ -153,6 +153,9 @@ pub fn restore(layout: &Layout, packed: &Packed) -> io::Result<bool> {
     if !layout.states_of(&packed.id).is_empty() {
         return Ok(false);
     }
+    for folder in [layout.logs(), layout.tmp(), &layout.originals()] {
+        durable::owner::may_make_in(folder)?;
+    }
     for (name, bytes) in &packed.files {
         let is_log = [".log", ".out"].iter().any(|end| name.ends_with(end));
         let folder = if is_log {
@@ -162,7 +165,7 @@ pub fn restore(layout: &Layout, packed: &Packed) -> io::Result<bool> {
         } else {
             layout.originals()
         };
-        fs::write(folder.join(name), bytes)?;
+        durable::create_anew(&folder.join(name), bytes)?;
     }
     let temp = layout.tmp().join(format!("restore-{}.json", packed.id));
     let file = durable::create(&temp, &packed.record)?;

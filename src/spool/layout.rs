@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -313,10 +313,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     let made = match fs::metadata(folder) {
         Ok(found) if found.is_dir() => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
-        _ => fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o750)
-            .create(folder),
+        _ => return durable::owner::make_folders(folder),
     };
     made.map_err(|error| durable::at(folder, &error))
 }

@@ -13,7 +13,7 @@ fn cancel(root: &Root, name: &str, id: &str) {
     );
 }
 
-fn retry(root: &Root, name: &str, id: &str) {
+pub fn retry(root: &Root, name: &str, id: &str) {
     root.command(name, &json!({ "action": "retry", "handoff_id": id }));
 }
 
@@ -29,7 +29,7 @@ fn obeyed(root: &Root, name: &str) {
 }
 
 /// Waits until a command was refused, and returns the reason.
-fn refused(root: &Root, name: &str) -> String {
+pub fn refused(root: &Root, name: &str) -> String {
     let folder = root.path("handoffs/control/rejected");
     let reason: Value = wait_until(&format!("the refusal of {name}"), || {
         let bytes = fs::read(folder.join(format!("{name}.reason.json"))).ok()?;
@@ -398,38 +398,4 @@ fn an_answer_that_the_daemon_refuses_is_told_with_its_reason() {
     let (record, code) = root.failed("asked");
     assert_eq!(code, "REJECTED");
     assert_eq!(record["answer"]["comment"], "not now");
-}
-
-#[test]
-fn a_bulk_retry_runs_neither_refused_bytes_nor_duplicates() {
-    let root = Root::with("defaults.retry.max_retries = 0");
-    let _daemon = Daemon::start(&root);
-    root.drop_request("done", &orders("exit 0"));
-    root.completed("done");
-    root.drop_request("done", &orders("mark twice"));
-    root.failed("done~2");
-    root.drop_bytes("words.md", b"only words");
-    root.failed("words");
-    root.drop_request("broken", &orders("exit 1"));
-    root.failed("broken");
-    let retried = root.cli(&["retry", "--since", "1h", "--yes"]);
-    let told = String::from_utf8(retried.stderr).unwrap();
-    assert_eq!(retried.status.code(), Some(0), "{told}");
-    let left_out = told.lines().find(|line| line.starts_with("left out: "));
-    let left_out = left_out.unwrap_or_else(|| panic!("{told}"));
-    assert!(
-        left_out.contains("1 refused file") && left_out.contains("1 duplicate"),
-        "{told}"
-    );
-    assert!(
-        told.contains("retry broken: done") && !told.contains("retry words"),
-        "{told}"
-    );
-    root.record_that("failed", "broken", |record| {
-        record["handoffd"]["attempts"].as_array().unwrap().len() == 2
-    });
-    assert_eq!(root.states_of("done~2"), ["failed"]);
-    // Who names it means it.
-    root.cli(&["retry", "done~2"]);
-    root.record_that("completed", "done~2", |_| true);
 }

@@ -53,6 +53,7 @@ mod resident;
 mod results;
 mod retention;
 mod rights;
+mod retries;
 mod running;
 mod scheduling;
 mod schemas;

@@ -18,7 +18,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::durable::{self, Durability};
+use crate::durable::{self, Durability, owner};
 use crate::protocol::lifecycle::State;
 use index::{Entry, Index};
 use packed::{Packed, Writer};
@@ -133,8 +133,10 @@ impl Archive {
 
     fn lock_file(&self) -> io::Result<File> {
         let named = |error: io::Error| durable::at(&self.dir, &error);
-        fs::create_dir_all(&self.dir).map_err(named)?;
         let path = self.dir.join("lock");
+        owner::make_folders(&self.dir)?;
+        owner::may_make_in(&self.dir)?;
+        owner::make_missing(&path).map_err(named)?;
         File::options()
             .create(true)
             .append(true)

@@ -10,6 +10,7 @@ use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
 
 use crate::clock::Wall;
+use crate::durable;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
@@ -123,11 +124,8 @@ pub struct Writer {
 
 impl Writer {
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = File::options()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .open(path)?;
+        // What a crash left there may be another's.
+        let file = durable::create_anew(path, b"")?;
         let lines = String::new();
         Ok(Self { file, lines })
     }

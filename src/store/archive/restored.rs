@@ -24,6 +24,7 @@ pub fn add(path: &Path, file: u32, id: &str) -> io::Result<()> {
     let is_torn = fs::read(path).is_ok_and(|bytes| bytes.last().is_some_and(|it| *it != b'\n'));
     // No id has a space in it: with this end it means nobody.
     let torn_end = if is_torn { " (cut short)\n" } else { "" };
+    durable::owner::make_missing(path)?;
     let mut restored = File::options().create(true).append(true).open(path)?;
     restored.write_all(format!("{torn_end}{}\n", line(file, id)).as_bytes())?;
     durable::sync_file(&restored, Durability::Full)

@@ -24,6 +24,7 @@ const MAX_LINE: u64 = 1 << 20;
 
 pub(super) fn append(path: &Path, line: &Change, durability: Durability) -> Result<(), StoreError> {
     let failed = |source| StoreError::io(path, source);
+    durable::owner::make_missing(path).map_err(failed)?;
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
     let Some(mut file) = open_plain(path, &mut options)? else {

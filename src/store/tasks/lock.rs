@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::error::StoreError;
 use super::file::{open_plain, read_plain};
 use crate::clock::Wall;
+use crate::durable::owner::make_missing;
 use crate::protocol::task::TaskId;
 
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
@@ -104,6 +105,7 @@ fn uneven(pause: Duration) -> Duration {
 
 fn try_take(path: &Path, now: Wall) -> Result<Option<Lock>, StoreError> {
     let failed = |source| StoreError::io(path, source);
+    make_missing(path).map_err(failed)?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     let Some(file) = open_plain(path, &mut options)? else {

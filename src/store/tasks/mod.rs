@@ -29,7 +29,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::clock::Clock;
-use crate::durable::{self, Durability};
+use crate::durable::{self, Durability, owner};
 use crate::protocol::json;
 use crate::protocol::task::{Change, FOLDER, MAX_APPLIED, StateError, TaskId, TaskState, change};
 
@@ -229,17 +229,18 @@ impl Store {
     }
 
     fn make_folder(&self) -> Result<(), StoreError> {
+        let failed = |error| StoreError::io(&self.folder, error);
         if self.has_folder()? {
-            return Ok(());
+            return owner::may_make_in(&self.folder).map_err(failed);
         }
-        let made = fs::create_dir_all(&self.folder).and_then(|()| {
+        let made = owner::make_folders(&self.folder).and_then(|()| {
             // The folder and the one it stands in may both be new.
             for parent in self.folder.ancestors().skip(1).take(2) {
                 durable::sync_dir(&fs::File::open(parent)?, self.durability)?;
             }
             Ok(())
         });
-        made.map_err(|error| StoreError::io(&self.folder, error))
+        made.map_err(failed)
     }
 
     /// Whether a state is small enough to be saved.
