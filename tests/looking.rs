@@ -22,6 +22,8 @@ mod chains;
 mod named;
 #[path = "looking/others.rs"]
 mod others;
+#[path = "looking/owners.rs"]
+mod owners;
 #[path = "looking/untold.rs"]
 mod untold;
 #[path = "looking/validating.rs"]

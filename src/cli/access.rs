@@ -12,6 +12,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use crate::cli::{Failed, person};
+use crate::inspect::owners::{self, Unwritable};
 use crate::inspect::summary::Place;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -110,7 +111,16 @@ impl Failed {
         let name = |uid: u32| person::name_of(uid).unwrap_or_else(|| format!("uid {uid}"));
         let me = rustix::process::geteuid().as_raw();
         let (owner, me_named) = (name(root.uid()), name(me));
-        let advice = if me == root.uid() {
+        let of_others = owners::unwritable(layout);
+        let named = |it: &&Unwritable| text.contains(&*it.path.to_string_lossy());
+        let advice = if let Some(found) = of_others.iter().filter(named).next_back() {
+            // Only root gives a file away.
+            format!(
+                "it belongs to {}; as root: {}",
+                name(found.uid),
+                found.do_this
+            )
+        } else if me == root.uid() {
             "its mode can be changed with chmod".to_owned()
         } else {
             format!("run this as {owner}, whose root it is, or ask {owner} to let {me_named} in")

@@ -15,6 +15,7 @@ pub mod links;
 pub mod list;
 mod met;
 pub mod newest;
+pub mod owners;
 pub mod question;
 pub mod status;
 pub mod summary;

@@ -104,7 +104,10 @@ fn a_retry_of_a_request_without_a_usable_target_is_refused_and_its_error_stays()
     root.failed("fails");
     let said = root.cli(&["retry", "--since", "1h", "--yes"]);
     let told = String::from_utf8(said.stderr).unwrap();
-    assert!(told.contains("5 requests without a usable target"), "{told}");
+    assert!(
+        told.contains("5 requests without a usable target"),
+        "{told}"
+    );
     // Those with a target are asked for, and the daemon knows why they can't run.
     assert_eq!(said.status.code(), Some(1), "{told}");
     assert!(told.contains("retry field: refused"), "{told}");

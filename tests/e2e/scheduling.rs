@@ -209,6 +209,14 @@ fn a_hold_stops_the_specialist_and_is_no_attempt_spent() {
     assert_eq!(parked["waiting"]["on"], "time");
     assert!(text(&parked["waiting"]["reason"]).contains("quota"));
     let until = text(&parked["waiting"]["until"]);
+    // The record stands there a moment before the daemon knows that it does.
+    wait_until("the daemon holds the specialist back", || {
+        let log = root.log();
+        let mut lines = log
+            .lines()
+            .filter(|line| line.contains(r#"handoff_id="held""#));
+        lines.any(|line| !line.contains("started")).then_some(())
+    });
     root.drop_request("other", &orders("mark ran"));
     let told = root.cli(&["explain", "other"]);
     let told = String::from_utf8(told.stdout).unwrap();

@@ -18,6 +18,7 @@ use crate::clock::{Clock, Wall};
 use crate::config::Config;
 use crate::engine::{confine, folders, rights};
 use crate::inspect::deep::{self, Examined};
+use crate::inspect::owners;
 use crate::protocol::lifecycle::State;
 use crate::protocol::shown::safe;
 use crate::spool::layout::Layout;
@@ -131,6 +132,7 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
     if let Some((what, do_this)) = folders::shared(layout, config) {
         findings.push(Finding { what, do_this });
     }
+    unwritable(layout, findings);
     for folder in [layout.own(), layout.tmp()].map(nearest) {
         if let Err(error) = write_unseen(folder) {
             findings.push(Finding {
@@ -147,6 +149,29 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
         findings.push(Finding {
             what: format!("the root is on {}, a network file system", kind.name),
             do_this: "use a local disk, or set daemon.allow_network_fs = true".to_owned(),
+        });
+    }
+}
+
+/// How many files of other owners are named.
+const NAMED: usize = 10;
+
+/// Files that stop a daemon which runs as the root's owner.
+fn unwritable(layout: &Layout, findings: &mut Vec<Finding>) {
+    let found = owners::unwritable(layout);
+    let left_out = found.len().saturating_sub(NAMED);
+    findings.extend(found.into_iter().take(NAMED).map(|it| Finding {
+        what: format!(
+            "{} belongs to uid {}, and the root's owner can't write it",
+            it.path.display(),
+            it.uid
+        ),
+        do_this: it.do_this,
+    }));
+    if left_out > 0 {
+        findings.push(Finding {
+            what: format!("{left_out} more files can't be written by the root's owner"),
+            do_this: "give the first ones to the owner and check again".to_owned(),
         });
     }
 }

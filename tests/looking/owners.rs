@@ -1,0 +1,213 @@
+//! Commands that root runs on somebody's root, and that others run who don't own it.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use serde_json::json;
+
+use super::{Root, completed, failed};
+
+const OWNER: u32 = 5011;
+const GROUP: u32 = 5012;
+const OTHER: u32 = 5013;
+
+fn every(folder: &Path, each: &mut impl FnMut(&Path)) {
+    each(folder);
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.symlink_metadata().unwrap().is_dir() {
+            every(&path, each);
+        } else {
+            each(&path);
+        }
+    }
+}
+
+/// A root with work in it that belongs to a user without rights; none where we are not root.
+fn owned() -> Option<Root> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can act on the root of another user");
+        return None;
+    }
+    let root = Root::new();
+    root.put("failed", "broken-build", 5, &failed());
+    root.put("completed", "done", 3, &completed());
+    give(&root);
+    Some(root)
+}
+
+fn give(root: &Root) {
+    every(root.dir.path(), &mut |path| {
+        lchown(path, Some(OWNER), Some(GROUP)).unwrap();
+    });
+}
+
+fn said(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8(text).unwrap()
+}
+
+/// Everything below the root that is not its owner's.
+fn of_others(root: &Root) -> Vec<(PathBuf, u32, u32)> {
+    let mut found = Vec::new();
+    every(root.dir.path(), &mut |path| {
+        let it = path.symlink_metadata().unwrap();
+        if (it.uid(), it.gid()) != (OWNER, GROUP) {
+            found.push((path.to_owned(), it.uid(), it.gid()));
+        }
+    });
+    found
+}
+
+#[test]
+fn what_root_makes_on_the_root_of_another_belongs_to_its_owner() {
+    let Some(root) = owned() else { return };
+    let path = |name: &str| root.path(name).display().to_string();
+    fs::write(
+        root.path("a.json"),
+        json!({"target": {"agent_id": "coder"}}).to_string(),
+    )
+    .unwrap();
+    let state = json!({ "task_id": "T", "task_title": "t", "phase": "planning", "version": 1 });
+    fs::write(root.path("state.json"), state.to_string()).unwrap();
+    give(&root);
+    let (request, state) = (path("a.json"), path("state.json"));
+    let inside = path("inside/deep");
+    let commands: [&[&str]; 14] = [
+        &["submit", "--to", "coder"],
+        &["submit", &request],
+        &["cancel", "done"],
+        &["retry", "broken-build"],
+        &["state", "save", &state],
+        &["state", "handoff", "T", "--to", "coder"],
+        &["state", "show", "T"],
+        &["check"],
+        &["check", "--deep"],
+        &["archive", "--older-than", "1d"],
+        &["archive", "--restore", "done"],
+        &["archive", "--older-than", "1d", "--state", "completed"],
+        &[
+            "prune",
+            "--failed",
+            "1d",
+            "--completed",
+            "1d",
+            "--logs",
+            "1d",
+        ],
+        &["init", &inside],
+    ];
+    for args in commands {
+        let output = root.command(args).stdin(Stdio::null()).output().unwrap();
+        let told = said(&output);
+        if !matches!(args[0], "check" | "state") {
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {told}");
+        }
+        assert_eq!(of_others(&root), [], "{args:?}: {told}");
+    }
+    // Each has left something that its owner can use.
+    for name in [
+        "context/state/T.lock",
+        "archive/lock",
+        "inside/deep/handoffd.toml",
+    ] {
+        assert!(root.path(name).exists(), "{name}");
+    }
+    let mut as_owner = root.command(&["state", "show", "T"]);
+    let output = as_owner.uid(OWNER).gid(GROUP).current_dir("/").output();
+    if let Ok(output) = output {
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    }
+}
+
+#[test]
+fn who_does_not_own_a_folder_is_refused_before_anything_is_written() {
+    let Some(root) = owned() else { return };
+    let state = json!({ "task_id": "T", "task_title": "t", "phase": "planning", "version": 1 });
+    fs::write(root.path("state.json"), state.to_string()).unwrap();
+    fs::create_dir_all(root.path("context/state")).unwrap();
+    fs::create_dir_all(root.path("archive")).unwrap();
+    give(&root);
+    // The group may write everywhere, and a lock that all may use is there.
+    fs::write(root.path("context/state/T.lock"), "").unwrap();
+    fs::write(root.path("archive/lock"), "").unwrap();
+    give(&root);
+    every(root.dir.path(), &mut |path| {
+        let mode = if path.is_dir() { 0o770 } else { 0o660 };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    });
+    let listing = || {
+        let mut names = Vec::new();
+        every(root.dir.path(), &mut |path| {
+            let it = path.symlink_metadata().unwrap();
+            names.push((path.to_owned(), it.len(), it.uid()));
+        });
+        names.sort();
+        names
+    };
+    let before = listing();
+    let state = root.path("state.json").display().to_string();
+    let commands: [&[&str]; 2] = [
+        &["state", "save", &state],
+        &["archive", "--older-than", "1d"],
+    ];
+    for args in commands {
+        let mut command = root.command(args);
+        let output = command.uid(OTHER).gid(GROUP).current_dir("/").output();
+        let Ok(output) = output else {
+            eprintln!("nothing was tried: another user can't run this program");
+            return;
+        };
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
+        assert!(told.contains("nothing was written"), "{args:?}: {told}");
+        assert!(told.contains("uid 5011"), "{args:?}: {told}");
+        assert_eq!(listing(), before, "{args:?}");
+    }
+    // What is handed over to the daemon may stay its maker's.
+    let mut command = root.command(&["submit", "--to", "coder"]);
+    let output = command
+        .uid(OTHER)
+        .gid(GROUP)
+        .current_dir("/")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+}
+
+#[test]
+fn check_names_what_the_owner_of_a_root_can_not_write_and_who_can_change_that() {
+    let Some(root) = owned() else { return };
+    fs::create_dir_all(root.path("context/state")).unwrap();
+    fs::create_dir_all(root.path("archive")).unwrap();
+    give(&root);
+    assert_eq!(root.run(&["check"]).status.code(), Some(0));
+    let lock = root.path("context/state/T.lock");
+    fs::write(&lock, "").unwrap();
+    fs::write(root.path("archive/lock"), "").unwrap();
+    lchown(root.path("archive"), Some(0), Some(0)).unwrap();
+    for args in [&["check"][..], &["check", "--deep"]] {
+        let output = root.run(args);
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {told}");
+        for path in ["context/state/T.lock", "archive", "archive/lock"] {
+            let advice = format!("chown {OWNER}:{GROUP} {}", root.path(path).display());
+            assert!(told.contains(&advice), "{args:?} {path}: {told}");
+        }
+        assert!(!told.contains("chmod"), "{told}");
+    }
+    // The owner meets it, and is told what works.
+    let state = json!({ "task_id": "T", "task_title": "t", "phase": "planning", "version": 1 });
+    fs::write(root.path("state.json"), state.to_string()).unwrap();
+    let state = root.path("state.json").display().to_string();
+    let mut command = root.command(&["state", "save", &state]);
+    if let Ok(output) = command.uid(OWNER).gid(GROUP).current_dir("/").output() {
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let advice = format!("as root: chown {OWNER}:{GROUP} {}", lock.display());
+        assert!(told.contains(&advice), "{told}");
+    }
+}
