@@ -113,7 +113,7 @@ impl Failed {
         let (owner, me_named) = (name(root.uid()), name(me));
         let of_others = owners::unwritable(layout);
         let named = |it: &&Unwritable| text.contains(&*it.path.to_string_lossy());
-        let advice = if let Some(found) = of_others.iter().filter(named).next_back() {
+        let advice = if let Some(found) = of_others.iter().rfind(named) {
             // Only root gives a file away.
             format!(
                 "it belongs to {}; as root: {}",

@@ -38,8 +38,8 @@ pub fn may_make_in(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{}: nothing was written: the folder belongs to uid {}, who could not use a file of uid {}",
-        folder.display(),
+        "nothing was written to {}: it belongs to uid {}, who could not use a file of uid {}",
+        folder.join("").display(),
         found.uid(),
         me.as_raw()
     );
