@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::clock::Wall;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Name, classify};
 use crate::protocol::record::{Record, RecordError};
@@ -193,16 +192,9 @@ fn outcome_in(state: State, id: &str, bytes: &[u8]) -> Option<audit::Outcome> {
         _ => "failed_at",
     };
     let at = record.doc.get(at).and_then(|at| at.as_str());
-    Some(audit::Outcome {
-        id: id.to_owned(),
-        state,
-        revision: record
-            .meta
-            .rejected
-            .is_none()
-            .then_some(record.meta.revision),
-        at: at.and_then(Wall::parse),
-    })
+    let is_notice = record.meta.rejected.is_some();
+    let revision = (!is_notice).then_some(record.meta.revision);
+    Some(audit::Outcome::told(id, state, revision, at))
 }
 
 #[cfg(test)]

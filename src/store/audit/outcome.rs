@@ -35,6 +35,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The same with its time as the record has it.
+    pub fn told(id: &str, state: State, revision: Option<u64>, at: Option<&str>) -> Self {
+        Self {
+            id: id.to_owned(),
+            state,
+            revision,
+            at: at.and_then(Wall::parse),
+        }
+    }
+
     fn is_told_by(&self, line: &Line) -> bool {
         let revision = line.detail.get("revision");
         line.handoff_id.as_deref() == Some(&*self.id)
