@@ -20,7 +20,7 @@ use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
 use crate::protocol::links::Links;
 use crate::protocol::name::{Name, classify};
-use crate::protocol::request::Request;
+use crate::protocol::request::{Finished, Request};
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 use crate::spool::look::Identity;
@@ -216,7 +216,7 @@ fn accept(global: &Global, examined: &Examined, id: Option<String>) -> Result<()
             "valid": true,
             "id": id,
             "dialect": request.dialect.to_string(),
-            "agent": request.agent.to_string(),
+            "agent": names_somebody(request).then(|| request.agent.to_string()),
             "priority": request.priority.as_str(),
             "next": next,
             "warnings": receipt.warnings,
@@ -225,11 +225,15 @@ fn accept(global: &Global, examined: &Examined, id: Option<String>) -> Result<()
         return out::tell(text);
     }
     let id = id.unwrap_or_else(|| "it (its id will be its file name)".to_owned());
+    let target = if names_somebody(request) {
+        format!(" for {}", request.agent)
+    } else {
+        String::new()
+    };
     out::tell(format!(
-        "fine: {} is a {} for {}, priority {}; it {next}",
+        "fine: {} is a {}{target}, priority {}; it {next}",
         safe(&id, false),
         request.dialect,
-        request.agent,
         request.priority.as_str()
     ))?;
     let task = receipt
@@ -243,6 +247,11 @@ fn accept(global: &Global, examined: &Examined, id: Option<String>) -> Result<()
         out::tell(format!("  warning: {}", safe(&warning.to_string(), false)))?;
     }
     Ok(())
+}
+
+/// A report that ends its work, is blocked or asks for a review names no agent.
+fn names_somebody(request: &Request) -> bool {
+    matches!(request.finished, None | Some(Finished::HandedOn))
 }
 
 /// What would become of it first.

@@ -11,6 +11,7 @@ use crate::engine::parked::{On, Parked, Sight};
 use crate::engine::world::World;
 use crate::engine::{Alarm, Busy, Engine, UNCLOSED_SETTLE_MS, Unsettled, attempt, folders};
 use crate::policy::intake::{Plan, dependency_cycle};
+use crate::policy::retry::list_again_after;
 use crate::protocol::document::Syntax;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Name, classify};
@@ -121,8 +122,14 @@ impl Engine {
             self.list(folder, true);
         }
         if failed.is_some() {
-            self.unlisted.insert(folder);
-        } else if !self.unlisted.remove(&folder) {
+            let failures = self.unlisted.entry(folder).or_default();
+            *failures += 1;
+            let wait = list_again_after(*failures, self.world.config().daemon.rescan);
+            if let Some(wait) = wait {
+                let at = self.now_ms() + attempt::ms(wait);
+                self.alarm(at, Alarm::List(folder));
+            }
+        } else if self.unlisted.remove(&folder).is_none() {
             return;
         }
         self.problem(&format!("unlisted {folder:?}"), failed);
@@ -331,10 +338,8 @@ impl Engine {
     fn divert(&mut self, name: OsString, submission: Box<Submission>, destination: Destination) {
         let id = submission.id.clone();
         match &destination {
-            Destination::Fail(told) => {
-                tracing::warn!(handoff_id = id, "refused: {}: {}", told.code, told.message);
-            }
-            Destination::Duplicate => tracing::warn!(handoff_id = id, "refused: the id is taken"),
+            // Said once it is done: the file may be taken away meanwhile.
+            Destination::Fail(_) | Destination::Duplicate => {}
             Destination::Complete => tracing::info!(handoff_id = id, "a report that ends its work"),
             Destination::Help => tracing::info!(handoff_id = id, "a report that is blocked"),
             Destination::Ask(_) => tracing::info!(handoff_id = id, "waits for a person"),
@@ -471,7 +476,7 @@ pub(super) fn list_one(world: &World, scanner: &Mutex<Scanner>, folder: Folder, 
         let _ = world.layout.ensure();
         let path = world.layout.relative(&path);
         Listing::Failed(format!(
-            "{path} can't be listed ({error}); it is tried again at every rescan"
+            "{path} can't be listed ({error}); it is tried again soon, and at every rescan"
         ))
     });
     world.tell(Event::ListingDone { folder, listed });

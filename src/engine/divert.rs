@@ -130,6 +130,11 @@ fn try_divert(
     if let Some(receipt) = receipt.filter(|_| received) {
         record.set("acknowledgment", receipt.acknowledgment);
     }
+    let refused = match &destination {
+        Destination::Fail(told) => Some(format!("{}: {}", told.code, told.message)),
+        Destination::Duplicate => Some("the id is taken".to_owned()),
+        _ => None,
+    };
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
     if let Some(back) = return_of(&record, &id, &world.config(), now.wall) {
         back.put_into(&mut record);
@@ -144,6 +149,9 @@ fn try_divert(
         State::Waiting,
         &bytes,
     )?;
+    if let Some(why) = refused {
+        tracing::warn!(handoff_id = wanted, "refused: {why}");
+    }
     // What it sets in motion is made once it stands in waiting/, decided.
     let effects = has_effects(&record);
     world.expected.expect(&record.meta.links.spawns);
@@ -347,8 +355,8 @@ fn duplicate(id: &str) -> Failure {
         format!("the id {id} is taken"),
         vec![format!(
             "If this is new work, give it an id of its own (in handoff_id and as the file's name) \
-             and drop it again; if it was dropped twice, delete it. The first one is found by: ls \
-             handoffs/*/{id}.json"
+             and drop it again; if it was dropped twice, delete it. The first one is shown by: \
+             handoffd show {id}"
         )],
     )
 }

@@ -24,7 +24,7 @@ use crate::spool::look::Identity;
 use crate::watch::Hint;
 
 /// The folders that the engine lists and watches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Folder {
     Pending,
     InProgress,

@@ -133,6 +133,8 @@ enum Alarm {
     StuckCommands,
     Vitals,
     Rescan,
+    /// A folder that could not be listed is tried again.
+    List(Folder),
     StopWaiting,
     GiveUp,
     Status,
@@ -253,7 +255,7 @@ pub struct Engine {
     unsettled: HashMap<OsString, Unsettled>,
     listing: HashSet<Folder>,
     /// Folders whose last listing failed: what they hold is not known.
-    unlisted: HashSet<Folder>,
+    unlisted: HashMap<Folder, u32>,
     strangers: strangers::Strangers,
     finals: Arc<finals::Finals>,
     foreign: finals::Foreign,
@@ -428,6 +430,7 @@ impl Engine {
                 Alarm::StuckCommands => self.reread_stuck(),
                 Alarm::Vitals => self.sample(),
                 Alarm::Rescan => self.rescan(),
+                Alarm::List(folder) => self.list(folder, true),
                 Alarm::StopWaiting => self.end_all("shutdown_grace is over"),
                 Alarm::GiveUp => self.give_up(),
                 Alarm::Status => self.status_due(),

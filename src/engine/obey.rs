@@ -40,10 +40,17 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
     let Some(state) = states.first().copied() else {
         return match world.layout.submission(&id) {
             Some(path) => on_pending(world, name, identity, &command, &path, &id),
-            None if world.layout.archived(&id).is_some() => give_up(format!(
-                "{id} is packed in the archive; put it back with: handoffd archive --restore {id}"
-            )),
-            None => give_up(format!("no handoff is called {id}")),
+            None => give_up(match world.layout.archived(&id) {
+                None => format!("no handoff is called {id}"),
+                // Anything else would be refused there, too.
+                Some(State::Failed) if command.action == Action::Retry => format!(
+                    "{id} is packed in the archive; put it back with: handoffd archive --restore {id}"
+                ),
+                Some(state) => format!(
+                    "{}, and packed in the archive",
+                    pointless(command.action, state, &id)
+                ),
+            }),
         };
     };
     let Some(mut record) = load(world, state, &id) else {

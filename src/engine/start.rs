@@ -391,7 +391,7 @@ fn build(
         unclosed: HashSet::new(),
         unsettled: HashMap::new(),
         listing: HashSet::new(),
-        unlisted: HashSet::new(),
+        unlisted: HashMap::new(),
         strangers: super::strangers::Strangers::default(),
         finals: Arc::new(super::finals::Finals::open(world)),
         foreign: super::finals::Foreign::new(),

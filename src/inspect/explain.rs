@@ -191,7 +191,11 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
             // Where it is to be moved back, that is the retry.
             let is_moved = actions.iter().any(|it| it.contains("handoffs/pending/"));
             if *retry_available && !is_moved {
-                told.push(format!("When that is done: handoffd retry {id}"));
+                told.push(if code == "CANCELLED" {
+                    format!("To retry it: handoffd retry {id}")
+                } else {
+                    format!("When that is done: handoffd retry {id}")
+                });
             }
             told
         }

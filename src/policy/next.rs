@@ -346,7 +346,7 @@ pub fn wait(
 
 /// A cancel, told the same way wherever the handoff stood.
 pub fn cancelled(when: &str) -> Failure {
-    let actions = vec!["To run it after all, drop a retry into control/".to_owned()];
+    let actions = vec!["Retry it if it is to run after all".to_owned()];
     Failure {
         outcome: AttemptOutcome::Cancelled,
         ..refusal(ErrorCode::Cancelled, format!("cancelled {when}"), actions)

@@ -7,6 +7,16 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 
+/// The first wait before a folder is listed again.
+const LIST_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long to wait before a folder is listed again that could not be listed so many times in a row:
+/// 100 ms, doubling. None once the rescan comes as soon.
+pub fn list_again_after(failures: u32, rescan: Duration) -> Option<Duration> {
+    let doublings = failures.saturating_sub(1).min(16);
+    Some(LIST_AGAIN * (1 << doublings)).filter(|wait| *wait < rescan)
+}
+
 /// What holds for one handoff, after request, specialist and defaults were laid over each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
@@ -63,6 +73,19 @@ mod tests {
             max_delay: Duration::from_secs(3600),
             jitter: 0.0,
         }
+    }
+
+    #[test]
+    fn a_folder_is_listed_again_after_100_ms_and_then_twice_as_long() {
+        let rescan = Duration::from_secs(30);
+        let waits: Vec<Option<u128>> = (1..=11)
+            .map(|failures| Some(list_again_after(failures, rescan)?.as_millis()))
+            .collect();
+        let all = [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600].map(Some);
+        assert_eq!(waits[..9], all);
+        assert_eq!(waits[9..], [None, None]);
+        assert_eq!(list_again_after(u32::MAX, rescan), None);
+        assert_eq!(list_again_after(1, Duration::from_millis(50)), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod team;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -130,6 +131,18 @@ impl Root {
 
     pub fn state(&self, state: &str, id: &str) -> PathBuf {
         self.path(&format!("handoffs/{state}/{id}.json"))
+    }
+
+    /// Deletes a folder that the daemon may write into meanwhile.
+    pub fn remove_folder(&self, below: &str) {
+        let path = self.path(below);
+        wait_until("the folder is deleted", || {
+            match fs::remove_dir_all(&path) {
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => None,
+                Err(error) if error.kind() != ErrorKind::NotFound => panic!("{below}: {error}"),
+                _ => Some(()),
+            }
+        });
     }
 
     /// Drops a request as one should: under another name first.

@@ -160,7 +160,7 @@ fn what_is_deleted_or_broken_under_a_running_daemon_comes_back() {
     fs::write(root.path(CURRENT), "").unwrap();
     phase(&root, "p", "1", "completed", "a");
     listed(&root, "a", "completed");
-    fs::remove_dir_all(root.path("context")).unwrap();
+    root.remove_folder("context");
     phase(&root, "p", "1", "completed", "a");
     listed(&root, "a", "completed");
 }
@@ -172,8 +172,12 @@ fn a_link_in_the_place_of_their_folder_is_not_followed() {
     let elsewhere = tempfile::tempdir().unwrap();
     root.drop_request("before", &work("exit 0", "p", 1));
     phase(&root, "p", "1", "completed", "before");
-    fs::remove_dir_all(root.path("context/state")).unwrap();
-    std::os::unix::fs::symlink(elsewhere.path(), root.path("context/state")).unwrap();
+    // The daemon may make the folder again in between.
+    wait_until("a link in its place", || {
+        root.remove_folder("context/state");
+        let made = std::os::unix::fs::symlink(elsewhere.path(), root.path("context/state"));
+        made.ok()
+    });
     let result = r#"echo '{"status": "complete", "decisions": []}'"#;
     let task = json!({ "context": { "task_id": "T", "project_id": "p" } });
     root.drop_request("during", &with(orders(result), task));

@@ -27,6 +27,7 @@ mod bounds;
 mod carried;
 mod chain_storm;
 mod chains;
+mod coming_from;
 mod commands;
 mod confined;
 mod control;

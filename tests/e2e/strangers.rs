@@ -246,3 +246,28 @@ fn a_stranger_among_the_outcomes_is_not_waited_for() {
     let output = root.cli(&["wait", "notes", "--timeout", "1ms"]);
     assert_eq!(output.status.code(), Some(124));
 }
+
+#[test]
+fn what_is_taken_away_while_it_is_looked_at_is_no_duplicate() {
+    let root = Root::with("daemon.max_concurrent = 50");
+    let _daemon = Daemon::start(&root);
+    // A stranger's mv beats the daemon, again and again.
+    for n in 0..150 {
+        let id = format!("x{n}");
+        fs::write(
+            root.pending(&format!("{id}.json")),
+            orders("exit 0").to_string(),
+        )
+        .unwrap();
+        let _ = fs::rename(
+            root.pending(&format!("{id}.json")),
+            root.state("in-progress", &id),
+        );
+    }
+    for n in 0..150 {
+        root.completed(&format!("x{n}"));
+    }
+    let log = root.log();
+    assert!(!log.contains("the id is taken"), "{log}");
+    assert!(root.names("handoffs/failed").is_empty());
+}
