@@ -60,6 +60,17 @@ pub enum Destination {
     },
 }
 
+impl Destination {
+    /// What the daemon's log says of a refusal.
+    fn refusal(&self) -> Option<String> {
+        match self {
+            Self::Fail(told) => Some(format!("{}: {}", told.code, told.message)),
+            Self::Duplicate => Some("the id is taken".to_owned()),
+            _ => None,
+        }
+    }
+}
+
 /// Moves a submission out of `pending/` without running it.
 pub fn divert(
     world: &World,
@@ -130,11 +141,7 @@ fn try_divert(
     if let Some(receipt) = receipt.filter(|_| received) {
         record.set("acknowledgment", receipt.acknowledgment);
     }
-    let refused = match &destination {
-        Destination::Fail(told) => Some(format!("{}: {}", told.code, told.message)),
-        Destination::Duplicate => Some("the id is taken".to_owned()),
-        _ => None,
-    };
+    let refused = destination.refusal();
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
     if let Some(back) = return_of(&record, &id, &world.config(), now.wall) {
         back.put_into(&mut record);
