@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::{Failed, Global, Outcome, out};
-use crate::protocol::shown;
 use crate::durable;
 use crate::durable::owner::{Owner, make_top};
+use crate::protocol::shown;
 use crate::spool::layout::{Layout, make_folder};
 
 const CONFIG: &str = include_str!("init/handoffd.toml");

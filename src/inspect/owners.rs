@@ -8,6 +8,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::protocol::shown;
 use crate::spool::layout::Layout;
 
 /// One of them, and what to do.
@@ -57,7 +58,12 @@ pub fn unwritable(layout: &Layout) -> Vec<Unwritable> {
         (is_meant && metadata.uid() != owner.uid() && !can_write(&metadata, &owner)).then(|| {
             Unwritable {
                 uid: metadata.uid(),
-                do_this: format!("chown {}:{} {}", owner.uid(), owner.gid(), path.display()),
+                do_this: format!(
+                    "chown {}:{} {}",
+                    owner.uid(),
+                    owner.gid(),
+                    shown::path(&path)
+                ),
                 path,
             }
         })

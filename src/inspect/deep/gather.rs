@@ -337,7 +337,11 @@ pub fn one_folder_each(layout: &Layout, seen: &mut Seen, report: &mut Report) {
                          somebody else",
                         own.folder()
                     ),
-                    format!("move it away: mv {} {}", word(&other.path), word(&format!("{id}.json"))),
+                    format!(
+                        "move it away: mv {} {}",
+                        word(&other.path),
+                        word(&format!("{id}.json"))
+                    ),
                 );
                 report.breaches.push(fault.at(other.path, other.identity));
             }
