@@ -246,5 +246,7 @@ pub struct Concluded {
     pub to: State,
     /// What was wrong with the attempt, in a line.
     pub trouble: Option<String>,
+    /// The system could not start it, and may later.
+    pub unstarted: bool,
     pub parked: Option<Parked>,
 }

@@ -143,6 +143,7 @@ impl Engine {
             key,
             to,
             trouble,
+            unstarted,
             parked,
         } = concluded;
         let id = key.id;
@@ -153,6 +154,8 @@ impl Engine {
         self.restoring.remove(&id);
         self.forget_delay(&id);
         self.forget_large(&id);
+        let short = trouble.clone().filter(|_| unstarted);
+        self.problem("start", short);
         match trouble {
             None => tracing::info!(handoff_id = id, attempt = key.attempt, "{to}"),
             Some(why) => tracing::warn!(handoff_id = id, attempt = key.attempt, "{to}: {why}"),

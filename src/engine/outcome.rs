@@ -1,6 +1,7 @@
 //! Outcomes: the job that judges an attempt whose tree is gone, and has the outcome written.
 
 mod delivered;
+mod unstarted;
 
 use std::io;
 use std::sync::Arc;
@@ -20,11 +21,11 @@ use crate::engine::verify;
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Key, Why};
 use crate::policy::intake::Terms;
-use crate::policy::judge::{Ended, EndedFor, Exit, Failure, Limits, Success, Verdict, judge};
-use crate::policy::next::{Facts, conclude, refusal};
+use crate::policy::judge::{Ended, EndedFor, Exit, Limits, Success, Verdict, judge};
+use crate::policy::next::{Facts, conclude};
 use crate::policy::resident::died;
-use crate::protocol::agent::AgentName;
-use crate::protocol::error::{ErrorCode, without_words};
+use crate::policy::starts;
+use crate::protocol::error::without_words;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::result::Output;
@@ -33,6 +34,7 @@ use crate::runner::launch::AttemptPaths;
 use crate::runner::resident::wires::Answer;
 
 use delivered::{Step, take_delivery};
+use unstarted::{is_passing, not_started};
 
 /// How an attempt ended, as the keeper tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +156,7 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
     };
     let strict = config.intake.strict;
     let left = last_result::left(&collected);
-    let mut verdict = verdict(&work, collected, &running, (max_output, strict));
+    let mut verdict = verdict(world, &work, collected, &running, (max_output, strict));
     let review = matches!(verdict, Verdict::NeedsReview(_));
     let mut cancel = None;
     if let Verdict::Completed(success) | Verdict::NeedsReview(success) = verdict {
@@ -295,8 +297,19 @@ fn pass_gates(
 }
 
 /// What the end of the work means, before anybody else has looked at it.
-fn verdict(work: &End, collected: Collected, running: &Running, rules: (u64, bool)) -> Verdict {
+fn verdict(
+    world: &World,
+    work: &End,
+    collected: Collected,
+    running: &Running,
+    rules: (u64, bool),
+) -> Verdict {
     match work {
+        End::NotStarted { errno, what } if is_passing(world, running, *errno) => {
+            let system = io::Error::from_raw_os_error(*errno);
+            let reason = format!("({what}): {system}");
+            Verdict::Postponed { reason }
+        }
         End::NotStarted { errno, what } => {
             Verdict::Failed(not_started(*errno, what, &running.agent))
         }
@@ -404,6 +417,11 @@ fn write_outcome(
     let line = transition(record, &key.id, event, State::InProgress, to, now.wall);
     let parked = Parked::of(record, now, world.boot);
     let trouble = trouble_of(record);
+    let unstarted = record
+        .meta
+        .attempts
+        .last()
+        .is_some_and(starts::is_postponed);
     let (events, slots) = (world.events.clone(), world.slots.clone());
     let (paths, keeper) = (world.paths(&key.id, key.attempt), world.keeper());
     let reserved = world.reservations();
@@ -437,6 +455,7 @@ fn write_outcome(
                 key,
                 to,
                 trouble,
+                unstarted,
                 parked,
             }));
         },
@@ -453,24 +472,6 @@ fn trouble_of(record: &Record) -> Option<String> {
         .unwrap_or_default();
     let first: String = first.chars().take(MOST_CHARS).collect();
     Some(format!("{}: {first}", error.code))
-}
-
-fn not_started(errno: i32, what: &str, agent: &AgentName) -> Failure {
-    let system = if errno == 0 {
-        String::new()
-    } else {
-        format!(": {}", io::Error::from_raw_os_error(errno))
-    };
-    let mut told = refusal(
-        ErrorCode::ProcessingError,
-        format!("the command of {agent} could not be started ({what}){system}"),
-        vec![format!(
-            "Correct what is named there in [specialists.\"{agent}\"] in handoffd.toml and send the \
-             daemon SIGHUP, or install what is missing; then retry"
-        )],
-    );
-    told.retryable = true;
-    told
 }
 
 fn human(duration: Duration) -> String {

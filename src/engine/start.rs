@@ -34,6 +34,7 @@ use crate::engine::workers::Workers;
 use crate::engine::world::World;
 use crate::engine::{Busy, Engine, retention};
 use crate::figures::histogram::Histogram;
+use crate::keeper::forbid_tracing;
 use crate::keeper::wire::Held;
 use crate::policy::ahead::Ahead;
 use crate::policy::orders::Orders;
@@ -146,11 +147,19 @@ fn close_to_others() {
     rustix::process::umask(inherited | others);
 }
 
-/// Runs the daemon until it is stopped, or has drained.
-pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), StartError> {
+/// Sets up this process as a whole, before it has threads.
+fn prepare_process() {
+    if std::env::var_os("HANDOFFD_DUMPABLE").is_none() {
+        forbid_tracing();
+    }
     look::ignore_lease_signals();
     close_to_others();
     tune_allocator();
+}
+
+/// Runs the daemon until it is stopped, or has drained.
+pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), StartError> {
+    prepare_process();
     let root = std::path::absolute(&options.root).map_err(system("the root has no path"))?;
     let in_root = |what: String| StartError::Root {
         root: root.clone(),

@@ -66,6 +66,20 @@ const UMASK: u32 = 0o027;
 
 const LOG: &str = "keeper.log";
 
+/// Closes this process to the others of its user: they can neither trace it nor read its environment,
+/// its memory or its descriptors below /proc. It leaves no core dump then. Root needs none of that: it
+/// sees everything, and nobody else sees what is root's.
+pub fn forbid_tracing() {
+    use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
+    if !geteuid().is_root()
+        && let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable)
+    {
+        books::log(format_args!(
+            "this process can be traced by others: {error}"
+        ));
+    }
+}
+
 /// What a keeper is told on its command line.
 struct Options {
     run_dir: PathBuf,
@@ -167,6 +181,7 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
     // Through the descriptor, so that it stays ours if the root is moved.
     let run_dir = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     detach_files(&run_dir)?;
+    forbid_tracing();
     spawn::ignore_signals();
     // Attempts inherit it: what they make is not everybody's, unless their `umask` says so. What
     // the daemon's own takes away stays taken.

@@ -134,6 +134,10 @@ pub enum Verdict {
     Delegate(Map<String, Value>),
     Failed(Failure),
     Cancelled,
+    /// The system could not start it, for a reason that passes. Nothing is counted.
+    Postponed {
+        reason: String,
+    },
     /// It has to run again through no fault of its own. A stop of the daemon is not counted.
     Interrupted {
         counted: bool,

@@ -24,6 +24,7 @@ pub(in crate::policy) fn word(verdict: &Verdict) -> String {
         Verdict::NeedsReview { .. } => "needs_review".to_owned(),
         Verdict::Blocked(..) => "blocked".to_owned(),
         Verdict::Delegate(_) => "delegate".to_owned(),
+        Verdict::Postponed { .. } => "postponed".to_owned(),
         Verdict::Cancelled => "cancelled".to_owned(),
         Verdict::Interrupted { counted, .. } => format!("interrupted {counted}"),
         Verdict::Failed(told) => {

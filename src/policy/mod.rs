@@ -19,6 +19,7 @@ pub mod retry;
 pub mod rights;
 pub mod rules;
 pub mod schedule;
+pub mod starts;
 pub mod task;
 pub mod verify;
 pub mod waits;

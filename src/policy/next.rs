@@ -15,6 +15,7 @@ use crate::policy::helpers::{delegated, stuck};
 use crate::policy::human::{Kind, ask_person};
 use crate::policy::judge::{Delivered, Exit, Failure, Success, Verdict, failure, tail_of};
 use crate::policy::retry::RetryPolicy;
+use crate::policy::starts::{self, SAID};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::{AttemptError, AttemptOutcome, Record};
@@ -100,6 +101,7 @@ pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Dec
             fail(record, &told, facts.retry.max_retries, facts.now.wall);
             decided(State::Failed, "cancelled")
         }
+        Verdict::Postponed { reason } => postponed(record, &reason, facts),
         Verdict::Interrupted { counted, reason } => interrupted(record, counted, &reason, facts),
         Verdict::Failed(told) => failed(record, &told, facts),
     }
@@ -216,6 +218,30 @@ fn interrupted(record: &mut Record, counted: bool, reason: &str, facts: &Facts<'
     }
     let reason = format!("interrupted ({reason}); it runs again when a place is free");
     wait(record, "retry", Some(0), &reason, facts.now, facts.boot);
+    decided(State::Waiting, "interrupted")
+}
+
+/// The system was short of something: it is started again when it has waited for a while.
+fn postponed(record: &mut Record, reason: &str, facts: &Facts<'_>) -> Decision {
+    let told = Failure {
+        outcome: AttemptOutcome::Interrupted,
+        ..refusal(
+            ErrorCode::Interrupted,
+            format!("{SAID} {reason}"),
+            Vec::new(),
+        )
+    };
+    close(record, AttemptOutcome::Interrupted, Some(&told), facts);
+    let length = starts::wait_ms(&record.meta.attempts);
+    let reason = format!("{}; it is tried again", told.message);
+    wait(
+        record,
+        "retry",
+        Some(length),
+        &reason,
+        facts.now,
+        facts.boot,
+    );
     decided(State::Waiting, "interrupted")
 }
 

@@ -155,6 +155,31 @@ fn a_hold_counts_no_attempt_and_stops_the_agent() {
 }
 
 #[test]
+fn an_attempt_that_the_system_could_not_start_counts_for_nothing() {
+    let mut record = running();
+    for (at, length) in [1000, 2000, 4000].into_iter().enumerate() {
+        let reason = "(making a process for it): Resource temporarily unavailable".to_owned();
+        let decision = conclude(
+            &mut record,
+            Verdict::Postponed { reason },
+            &facts(Exit::Unknown),
+        );
+        assert_eq!(
+            (decision.to, decision.event),
+            (State::Waiting, "interrupted")
+        );
+        assert_eq!((record.meta.retries, record.meta.interruptions), (0, 0));
+        assert_eq!(record.meta.timer.as_ref().unwrap().length_ms, length);
+        assert_eq!(
+            record.meta.attempts[at].outcome,
+            Some(AttemptOutcome::Interrupted)
+        );
+        assert_eq!(record.doc["waiting"]["on"], "retry");
+        start(&mut record);
+    }
+}
+
+#[test]
 fn lost_attempts_run_again_at_once_up_to_the_limit() {
     let mut record = running();
     let first = end(&mut record, Exit::Unknown, "");

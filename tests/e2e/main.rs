@@ -47,6 +47,7 @@ mod looking;
 mod meddling;
 mod notify;
 mod outputs;
+mod own_user;
 mod people;
 mod receiving;
 mod reports;
