@@ -2,13 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Mutex, PoisonError};
 
 use crate::engine::divert::{self, Destination, destination};
-use crate::engine::event::{Diverted, Event, Folder, Listing};
+use crate::engine::event::{Diverted, Folder, Listing};
 use crate::engine::intake::{Broken, Seen, Submission};
+use crate::engine::listing::list_one;
 use crate::engine::parked::{On, Parked, Sight};
-use crate::engine::world::World;
 use crate::engine::{Alarm, Busy, Engine, UNCLOSED_SETTLE_MS, Unsettled, attempt, folders};
 use crate::policy::intake::{Plan, dependency_cycle};
 use crate::policy::retry::list_again_after;
@@ -16,11 +15,7 @@ use crate::protocol::document::Syntax;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Name, classify};
 use crate::spool::look::{Identity, Writer};
-use crate::spool::scan::{self, Scanner};
 use crate::watch::{FolderKey, Hint, How};
-
-/// How many names one listing event carries.
-const CHUNK: usize = 4096;
 
 pub const PENDING: FolderKey = FolderKey(0);
 pub const CONTROL: FolderKey = FolderKey(1);
@@ -450,52 +445,4 @@ impl Engine {
 
 fn ignored_key(name: &OsStr) -> String {
     format!("ignored {}", attempt::shown(name))
-}
-
-/// Lists one folder, if it changed since it was last listed or `anyway`.
-pub(super) fn list_one(world: &World, scanner: &Mutex<Scanner>, folder: Folder, anyway: bool) {
-    let scanner = || scanner.lock().unwrap_or_else(PoisonError::into_inner);
-    if folder == Folder::Pending {
-        let shared = folders::shared(&world.layout, &world.config());
-        world.tell(Event::Shared(shared));
-    }
-    let path = match folder {
-        Folder::Pending => world.layout.pending().to_owned(),
-        Folder::InProgress => world.layout.state(State::InProgress).to_owned(),
-        Folder::Waiting => world.layout.state(State::Waiting).to_owned(),
-        Folder::Control => world.layout.control(),
-    };
-    let needed = scanner().needs_listing(&path, world.now().wall.0);
-    let listed = match needed {
-        Ok(needed) if needed || anyway => list_names(world, folder, &path).map(|()| Listing::Whole),
-        Ok(_) => Ok(Listing::Unchanged),
-        Err(error) => Err(error),
-    };
-    let listed = listed.unwrap_or_else(|error| {
-        scanner().forget(&path);
-        let _ = world.layout.ensure();
-        let path = world.layout.relative(&path);
-        Listing::Failed(format!(
-            "{path} can't be listed ({error}); it is tried again soon, and at every rescan"
-        ))
-    });
-    world.tell(Event::ListingDone { folder, listed });
-}
-
-fn list_names(world: &World, folder: Folder, path: &std::path::Path) -> std::io::Result<()> {
-    let mut chunk = Vec::new();
-    scan::names(path, |name| {
-        chunk.push(name);
-        if chunk.len() >= CHUNK {
-            world.tell(Event::Listed {
-                folder,
-                names: std::mem::take(&mut chunk),
-            });
-        }
-    })?;
-    world.tell(Event::Listed {
-        folder,
-        names: chunk,
-    });
-    Ok(())
 }

@@ -190,7 +190,7 @@ pub fn give_another_id(world: &World, mut decided: Box<Decided>, old: &str) {
     );
     rename(&mut decided.record, old, &new);
     world.expected.forget(old);
-    world.expected.expect(&decided.record.meta.links.spawns);
+    world.expected.await_from(&decided.record.meta.links.spawns);
     (decided.tries, decided.renamed) = (0, true);
     let change = Change::Advance {
         id: decided.id.clone(),

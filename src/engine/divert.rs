@@ -161,7 +161,7 @@ fn try_divert(
     }
     // What it sets in motion is made once it stands in waiting/, decided.
     let effects = has_effects(&record);
-    world.expected.expect(&record.meta.links.spawns);
+    world.expected.await_from(&record.meta.links.spawns);
     let line = transition(&record, &id, event, State::Pending, to, now.wall);
     world.board.note(&record, &id, to, now.wall);
     packages::note(world, &record, &id, to);

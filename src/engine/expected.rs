@@ -45,7 +45,7 @@ impl Expected {
     }
 
     /// From now on, only the daemon's own files are taken under these ids.
-    pub fn expect(&self, spawns: &[Spawn]) {
+    pub fn await_from(&self, spawns: &[Spawn]) {
         if spawns.is_empty() {
             return;
         }
@@ -107,7 +107,7 @@ mod tests {
             expected.is_stranger(id, kin.as_ref())
         };
         assert!(!stranger(&own, "a"), "nobody is expected");
-        expected.expect(&[spawn]);
+        expected.await_from(&[spawn]);
         assert!(!stranger(&own, "a"));
         assert!(!stranger(&json!({ "n": 1 }), "b"));
         let mut other = own.clone();

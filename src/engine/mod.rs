@@ -43,6 +43,7 @@ mod leaving;
 pub mod leftovers;
 pub mod lifetimes;
 pub mod line;
+mod listing;
 mod lock;
 mod looks;
 pub mod moves;
@@ -54,6 +55,7 @@ pub mod outcome;
 pub mod packages;
 pub mod parked;
 pub mod past;
+mod problems;
 pub mod queued;
 pub mod reading;
 pub mod readmit;
@@ -448,34 +450,6 @@ impl Engine {
         while let Some(id) = self.lot.pop_due(now) {
             self.on_due(&id);
         }
-    }
-
-    fn problem(&mut self, key: &str, text: Option<String>) {
-        let changed = match text {
-            Some(text) => {
-                if self.problems.get(key) == Some(&text) {
-                    return;
-                }
-                tracing::warn!("{text}");
-                self.problems.insert(key.to_owned(), text);
-                true
-            }
-            None => self.problems.remove(key).is_some(),
-        };
-        if changed {
-            self.publish();
-        }
-    }
-
-    fn on_trouble(&mut self, trouble: Option<String>) {
-        let text = trouble.as_ref().map(|trouble| {
-            format!("nothing can be written ({trouble}): no new attempts until that is mended")
-        });
-        self.trouble = trouble;
-        if self.trouble.is_some() {
-            self.ask_back();
-        }
-        self.problem("disk", text);
     }
 
     /// A slot that was freed is filled first; whoever does that then judges what was there.

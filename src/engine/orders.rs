@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-use crate::engine::arrivals::list_one;
 use crate::engine::boards;
 use crate::engine::commands::{self, CommandFile, Dismissal, WholeCommand};
 use crate::engine::event::{Event, Folder};
 use crate::engine::hire;
+use crate::engine::listing::list_one;
 use crate::engine::moves::remember;
 use crate::engine::{Alarm, Busy, Engine, attempt, finals, folders, obey};
 use crate::keeper::wire::Why;

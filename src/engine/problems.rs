@@ -1,0 +1,33 @@
+//! What is wrong for now, as `status` shows it: named by a key, and gone when it is over.
+
+use super::Engine;
+
+impl Engine {
+    pub(super) fn problem(&mut self, key: &str, text: Option<String>) {
+        let changed = match text {
+            Some(text) => {
+                if self.problems.get(key) == Some(&text) {
+                    return;
+                }
+                tracing::warn!("{text}");
+                self.problems.insert(key.to_owned(), text);
+                true
+            }
+            None => self.problems.remove(key).is_some(),
+        };
+        if changed {
+            self.publish();
+        }
+    }
+
+    pub(super) fn on_trouble(&mut self, trouble: Option<String>) {
+        let text = trouble.as_ref().map(|trouble| {
+            format!("nothing can be written ({trouble}): no new attempts until that is mended")
+        });
+        self.trouble = trouble;
+        if self.trouble.is_some() {
+            self.ask_back();
+        }
+        self.problem("disk", text);
+    }
+}
