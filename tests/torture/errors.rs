@@ -243,7 +243,7 @@ fn one_error(trial: &Trial, leaving: &mut Leaving) -> Option<Vec<String>> {
         found.push("it came to no end".to_owned());
     }
     if !ended.status.success() {
-        found.extend(unclear(&root, &ended, trial.stretch));
+        found.extend(unclear(&root, &ended, error, trial.stretch));
         found.extend(scenarios::undisturbed(&root));
     }
     // What an error kept from being deleted is deleted by the next start.
@@ -270,12 +270,17 @@ fn one_error(trial: &Trial, leaving: &mut Leaving) -> Option<Vec<String>> {
     )
 }
 
-/// What is wrong with a daemon that gave up: it must have said why, with an exit code. A stretch
-/// of errors may fall on the log, too.
-fn unclear(root: &Root, ended: &Ended, stretch: usize) -> Option<String> {
+/// What is wrong with a daemon that gave up: it must have said why, with the exit code that tells a
+/// service manager whether another start may succeed. A stretch of errors may fall on the log, too.
+fn unclear(root: &Root, ended: &Ended, error: &Error, stretch: usize) -> Option<String> {
+    let passes = matches!(
+        error.deed,
+        Deed::Fail(libc::ENOSPC | libc::EMFILE | libc::ENFILE | libc::EINTR)
+    );
     let log = last_log(root);
     let is_said = log.lines().any(|line| line.starts_with("handoffd: "));
-    let is_clear = ended.status.code() == Some(2) && (is_said || stretch > 1);
+    let code = if passes { 75 } else { 2 };
+    let is_clear = ended.status.code() == Some(code) && (is_said || stretch > 1);
     (!is_clear).then(|| format!("it ended with {} and said {log:?}", ended.status))
 }
 
