@@ -326,6 +326,10 @@ fn verdict(
             Some(_) if death.fault.is_none() => {
                 judge(&ended(death.exit, death.why, collected, running, rules))
             }
+            None if death.fault.is_none() && death.exit == Exit::Unknown => Verdict::Interrupted {
+                counted: true,
+                reason: "its resident process is gone and its exit code was lost".to_owned(),
+            },
             _ => Verdict::Failed(died(
                 death.exit,
                 death.fault.as_deref(),

@@ -99,6 +99,11 @@ fn a_process_lives_through_the_death_of_the_keeper() {
     let _daemon = Daemon::start(&root);
     root.drop_request("x", &told("mark up; await go; ok"));
     root.mark("x.up");
+    // Killed before that, the keeper leaves a process that the next one can only end.
+    wait_until("the keeper's journal to have its pid", || {
+        let known = handoffd::keeper::journal::read(&root.path(".handoffd/run")).unwrap();
+        known.iter().any(|entry| entry.pid.is_some()).then_some(())
+    });
     kill(keeper(root.dir()), Signal::KILL);
     root.assert_works("other");
     root.allow("go");
