@@ -160,6 +160,27 @@ fn an_agent_that_leaves_its_branch_or_its_tree_is_noticed() {
 }
 
 #[test]
+fn a_tree_that_was_half_made_in_the_middle_of_git_is_made_anew() {
+    let shop = Shop::new();
+    let said = shop.run(&record("x", "x"), &[], "echo w > w");
+    let entry = shop.repository.join(".git/worktrees/x");
+    // As a kill leaves it between creating a file and writing it: git then refuses to list any tree.
+    for name in ["commondir", "handoffd-ready"] {
+        fs::write(entry.join(name), "").unwrap();
+    }
+    fs::remove_file(entry.join("handoffd-ready")).unwrap();
+    fs::write(entry.join("locked"), "initializing").unwrap();
+    for name in ["README", "w"] {
+        fs::remove_file(shop.tree("x").join(name)).unwrap();
+    }
+    let other = shop.run(&record("y", "y"), &[], "echo w > w");
+    assert_eq!(other["output"]["branch"], "handoffd/y", "{other}");
+    let again = shop.run(&record("x", "x"), &[], "cat w");
+    assert_eq!(again["output"]["text"], "w\n", "{again}");
+    assert_eq!(again["output"]["commit"], said["output"]["commit"]);
+}
+
+#[test]
 fn fifty_worktrees() {
     let shop = Shop::new();
     for n in 0..50 {

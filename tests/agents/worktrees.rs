@@ -1,6 +1,8 @@
 //! What a worktree is for: work that is kept apart, committed, and found again.
 
 use std::fs;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -96,6 +98,31 @@ fn two_chains_on_one_repository_never_touch_each_other() {
         );
     }
     assert_eq!(shop.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn worktrees_that_somebody_else_makes_meanwhile_do_no_harm() {
+    let shop = Shop::new();
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let path = shop.root.join("of-a-person");
+            while !ended.load(Ordering::Relaxed) {
+                // Git itself may fail here, for the same reason.
+                for args in [&["add", "--detach"][..], &["remove", "--force"]] {
+                    let mut git = Command::new("git");
+                    git.arg("-C").arg(&shop.repository).arg("worktree");
+                    drop(git.args(args).arg(&path).output());
+                }
+            }
+        });
+        for n in 0..8 {
+            let id = format!("chain{n}");
+            let said = shop.run(&record(&id, &id), &[], "echo w > w");
+            assert_eq!(said["output"]["branch"], format!("handoffd/{id}"), "{said}");
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

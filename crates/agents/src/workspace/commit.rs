@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::git::{WorkspaceError, ask, call};
+use super::git::{Repository, WorkspaceError, ask, call};
 use super::tree::Tree;
 
 /// Where the first commits of handoffs are noted, in the folder that git keeps for the tree.
@@ -68,7 +68,10 @@ impl Tree {
 
     /// Brings the branch to where the work is: an agent may have left it, with or without a branch of
     /// its own. What can't be brought there is said.
-    pub fn back_on_branch(&self) -> Result<Option<String>, WorkspaceError> {
+    pub fn back_on_branch(
+        &self,
+        repository: &Repository,
+    ) -> Result<Option<String>, WorkspaceError> {
         let on = ask(&self.path, &["symbolic-ref", "--quiet", "--short", "HEAD"]);
         if on.as_deref() == Some(&self.branch) {
             return Ok(None);
@@ -86,6 +89,7 @@ impl Tree {
                 self.branch
             )));
         }
+        let _hold = repository.hold()?;
         call(&self.path, &["branch", "--force", &self.branch, "HEAD"])?;
         call(&self.path, &["checkout", "--quiet", &self.branch])?;
         Ok(Some(format!(

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// What is wrong with a repository, a worktree, or the settings that name them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +32,7 @@ impl WorkspaceError {
 }
 
 /// Options of every call: what the repository's owner has set up for a person is not for us.
-const QUIET: [&str; 10] = [
+const QUIET: [&str; 14] = [
     "-c",
     "core.hooksPath=/dev/null",
     "-c",
@@ -41,7 +43,24 @@ const QUIET: [&str; 10] = [
     "commit.gpgsign=false",
     "-c",
     "gc.auto=0",
+    // How many milliseconds git waits for a reference that another process writes.
+    "-c",
+    "core.filesRefLockTimeout=10000",
+    "-c",
+    "core.packedRefsTimeout=10000",
 ];
+
+/// What git says when another process changes the list of worktrees, or the settings, at this moment.
+const RACED: [&str; 4] = [
+    "commondir",
+    "gitdir",
+    "could not lock config file",
+    "packed-refs.lock",
+];
+
+/// How often such a call is made, with a wait before each but the first that doubles from [`FIRST_WAIT`].
+const TRIES: u32 = 8;
+const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 fn command(folder: &Path) -> Command {
     let mut command = Command::new("git");
@@ -87,16 +106,23 @@ pub fn call<A: AsRef<OsStr>>(folder: &Path, args: &[A]) -> Result<String, Worksp
             folder.display()
         ))
     };
-    let output: Output = command(folder)
-        .args(args)
-        .output()
-        .map_err(|error| failed(error.to_string()))?;
-    if !output.status.success() {
+    let mut tries = 0;
+    loop {
+        let output: Output = command(folder)
+            .args(args)
+            .output()
+            .map_err(|error| failed(error.to_string()))?;
+        if output.status.success() {
+            let text = String::from_utf8_lossy(&output.stdout);
+            return Ok(text.trim_end_matches('\n').to_owned());
+        }
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(failed(said.trim().to_owned()));
+        tries += 1;
+        if tries == TRIES || !RACED.iter().any(|mark| said.contains(mark)) {
+            return Err(failed(said.trim().to_owned()));
+        }
+        thread::sleep(FIRST_WAIT * 2_u32.pow(tries - 1));
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.trim_end_matches('\n').to_owned())
 }
 
 /// A repository that worktrees can be made of.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::git::{Repository, WorkspaceError, ask, call};
 use super::names::{branch, decode};
-use super::tree::existing;
+use super::tree::{discard, existing};
 
 /// A worktree in the folder of a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,11 +52,9 @@ fn look(line: String, path: PathBuf) -> Found {
     );
     let listed = common.as_ref().and_then(|common| {
         // The first one that git lists is the repository's own work tree.
-        let listed = ask(
-            Path::new(common),
-            &["worktree", "list", "--porcelain", "-z"],
-        )?;
-        let first = listed.split('\0').next()?.strip_prefix("worktree ")?;
+        let list = ["worktree", "list", "--porcelain"];
+        let listed = call(Path::new(common), &list).ok()?;
+        let first = listed.lines().next()?.strip_prefix("worktree ")?;
         Some(PathBuf::from(first))
     });
     let status = ask(
@@ -86,22 +84,14 @@ pub fn prune(folder: &Path, found: &Found, force: bool) -> Result<Pruned, Worksp
     };
     let repository = Repository::open(top)?;
     if let Some(tree) = existing(&repository, folder, &found.line)? {
-        drop(tree.back_on_branch()?);
+        drop(tree.back_on_branch(&repository)?);
         tree.commit_all(&format!("{}: work that was left", found.line))?;
-        let shown = found.path.display().to_string();
-        call(&repository.top, &["worktree", "remove", "--force", &shown])?;
+        tree.remove(&repository)?;
     } else {
         // Never finished: nobody has worked in it.
-        fs::remove_dir_all(&found.path).map_err(|error| {
-            WorkspaceError::passing(format!("{}: {error}", found.path.display()))
-        })?;
-        call(&repository.top, &["worktree", "prune", "--expire", "now"])?;
+        discard(&repository, folder, &found.line)?;
     }
-    // Without it the folder has no trace of the line. It may be gone already.
-    drop(fs::remove_file(folder.join(format!(
-        ".{}.lock",
-        super::names::encode(&found.line)
-    ))));
+    let _hold = repository.hold()?;
     if force || !has_own_commits(&repository, &found.branch) {
         call(&repository.top, &["branch", "--quiet", "-D", &found.branch])?;
         return Ok(Pruned::WithBranch);

@@ -10,6 +10,7 @@
 
 pub mod commit;
 pub mod git;
+pub mod hold;
 pub mod list;
 pub mod names;
 pub mod run;

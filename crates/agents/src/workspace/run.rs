@@ -100,7 +100,7 @@ fn in_tree(
     };
     let tree = ready(&repository, &plan)?;
     let mut warnings: Vec<String> = Vec::new();
-    warnings.extend(tree.back_on_branch()?);
+    warnings.extend(tree.back_on_branch(&repository)?);
     if tree.commit_all(&format!("{}: work that was interrupted", handoff.id))? {
         eprintln!("(committed what an interrupted attempt had left)");
     }
@@ -111,7 +111,7 @@ fn in_tree(
     if let (Some(before), Some(after)) = (&before, Snapshot::take(&repository.top)) {
         warnings.extend(outside(before, &after, &repository.top));
     }
-    warnings.extend(tree.back_on_branch()?);
+    warnings.extend(tree.back_on_branch(&repository)?);
     let message = format!("{}: attempt {}", handoff.id, handoff.attempt);
     tree.commit_all(&message)?;
     let standing = tree.standing(&base)?;

@@ -6,11 +6,12 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::git::{Repository, WorkspaceError, ask, call};
+use super::hold::Hold;
 use super::names::{branch, encode};
 
 /// The mark of a finished tree, in the folder that git keeps for it. It lists the copied files, one a
@@ -43,6 +44,7 @@ pub struct Tree {
     pub git: PathBuf,
     /// Files that were copied and are no work of anybody's.
     pub copied: Vec<String>,
+    lock_path: PathBuf,
     _lock: File,
 }
 
@@ -62,19 +64,37 @@ fn lock(folder: &Path, line: &str) -> Result<File, WorkspaceError> {
         .mode(0o750)
         .create(folder)
         .map_err(failed)?;
-    let path = folder.join(format!(".{}.lock", encode(line)));
-    let file = File::options()
-        .create(true)
-        .append(true)
-        .open(&path)
-        .map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(WorkspaceError::passing(format!(
-            "another process works in the worktree of {line}: it holds {}",
-            path.display()
-        ))),
-        Err(fs::TryLockError::Error(error)) => Err(failed(error)),
+    let path = lock_path(folder, line);
+    loop {
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            // Whoever removes a tree removes its lock too: a lock without a name keeps nobody out.
+            Ok(()) if is_at(&file, &path) => return Ok(file),
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(WorkspaceError::passing(format!(
+                    "another process works in the worktree of {line}: it holds {}",
+                    path.display()
+                )));
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+        }
+    }
+}
+
+fn lock_path(folder: &Path, line: &str) -> PathBuf {
+    folder.join(format!(".{}.lock", encode(line)))
+}
+
+/// Whether an open file is the one that has this name now.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
     }
 }
 
@@ -88,6 +108,7 @@ pub fn ready(repository: &Repository, plan: &Plan) -> Result<Tree, WorkspaceErro
         branch: branch.clone(),
         copied: copied(&git),
         git,
+        lock_path: lock_path(&plan.folder, &plan.line),
         _lock: lock,
     };
     if let Some(git) = finished(repository, &path) {
@@ -95,7 +116,17 @@ pub fn ready(repository: &Repository, plan: &Plan) -> Result<Tree, WorkspaceErro
         return Ok(tree(git));
     }
     clear(repository, &path)?;
-    add(repository, plan, &path, &branch)?;
+    {
+        let hold = repository.hold()?;
+        repository.drop_unfinished(&hold, &plan.folder)?;
+        forget(repository, &hold, &path)?;
+        add(repository, &hold, plan, &path, &branch)?;
+    }
+    // The files, which may be many, are written beside others.
+    call(
+        &path,
+        &["reset", "--quiet", "--hard", "--no-recurse-submodules"],
+    )?;
     let git = git_folder(&path).ok_or_else(|| {
         WorkspaceError::passing(format!("{} is no worktree after all", path.display()))
     })?;
@@ -127,9 +158,32 @@ pub fn existing(
             branch: branch(line),
             copied: copied(&git),
             git,
+            lock_path: lock_path(folder, line),
             _lock: lock,
         }
     }))
+}
+
+impl Tree {
+    /// Removes the tree, whose work is committed, and its lock.
+    pub fn remove(self, repository: &Repository) -> Result<(), WorkspaceError> {
+        let _hold = repository.hold()?;
+        let shown = self.path.display().to_string();
+        call(&repository.top, &["worktree", "remove", "--force", &shown])?;
+        // Where it can't be removed, an empty file is left.
+        drop(fs::remove_file(&self.lock_path));
+        Ok(())
+    }
+}
+
+/// Removes a tree that was never finished.
+pub fn discard(repository: &Repository, folder: &Path, line: &str) -> Result<(), WorkspaceError> {
+    let _lock = lock(folder, line)?;
+    let path = folder.join(encode(line));
+    clear(repository, &path)?;
+    forget(repository, &repository.hold()?, &path)?;
+    drop(fs::remove_file(lock_path(folder, line)));
+    Ok(())
 }
 
 fn git_folder(path: &Path) -> Option<PathBuf> {
@@ -163,7 +217,7 @@ fn at_rest(git: &Path) {
     }
 }
 
-/// Removes what a kill left of a tree that was never finished.
+/// Removes the files that a kill left of a tree that was never finished.
 fn clear(repository: &Repository, path: &Path) -> Result<(), WorkspaceError> {
     let failed = |error: std::io::Error| {
         WorkspaceError::passing(format!("{} can't be removed: {error}", path.display()))
@@ -172,7 +226,12 @@ fn clear(repository: &Repository, path: &Path) -> Result<(), WorkspaceError> {
         Ok(meta) if meta.is_dir() => {
             // Somebody's folder, or one of another repository, is not ours to delete.
             let begun = git_folder(path).is_some_and(|git| !git.join(MARK).exists());
-            let empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+            // A folder of another repository has a folder `.git`, and files.
+            let empty = fs::read_dir(path).is_ok_and(|entries| {
+                entries.flatten().all(|entry| {
+                    entry.file_name() == ".git" && entry.file_type().is_ok_and(|it| it.is_file())
+                })
+            });
             let ours = registered(repository, path);
             if !(begun || empty || ours) {
                 return Err(WorkspaceError::lasting(format!(
@@ -192,51 +251,50 @@ fn clear(repository: &Repository, path: &Path) -> Result<(), WorkspaceError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
     }
+    Ok(())
+}
+
+/// Takes a tree whose files are gone out of the repository's list.
+fn forget(repository: &Repository, _: &Hold, path: &Path) -> Result<(), WorkspaceError> {
     if registered(repository, path) {
-        // A tree that was killed while git made it is locked by git.
+        // Forced twice: a tree that was killed while git made it is locked by git.
         let shown = path.display().to_string();
-        drop(ask(&repository.top, &["worktree", "unlock", &shown]));
-        call(&repository.top, &["worktree", "prune", "--expire", "now"])?;
+        let remove = ["worktree", "remove", "--force", "--force", &shown];
+        call(&repository.top, &remove)?;
     }
     Ok(())
 }
 
 /// Whether git lists a tree at this path.
 fn registered(repository: &Repository, path: &Path) -> bool {
-    let listed = ask(&repository.top, &["worktree", "list", "--porcelain", "-z"]);
+    let listed = ask(&repository.top, &["worktree", "list", "--porcelain"]);
     let wanted = format!("worktree {}", path.display());
-    listed.is_some_and(|listed| listed.split('\0').any(|line| line == wanted))
+    listed.is_some_and(|listed| listed.lines().any(|line| line == wanted))
 }
 
+/// Makes branch and tree, without files yet.
 fn add(
     repository: &Repository,
+    _: &Hold,
     plan: &Plan,
     path: &Path,
     branch: &str,
 ) -> Result<(), WorkspaceError> {
     let shown = path.display().to_string();
-    let is_there = repository.commit(&format!("refs/heads/{branch}")).is_some();
-    if is_there {
-        call(
-            &repository.top,
-            &["worktree", "add", "--quiet", &shown, branch],
-        )?;
-        return Ok(());
+    if repository.commit(&format!("refs/heads/{branch}")).is_none() {
+        let start = start(repository, plan)?;
+        let make = ["branch", "--quiet", "--no-track", branch, &start];
+        call(&repository.top, &make)?;
     }
-    let start = start(repository, plan)?;
-    call(
-        &repository.top,
-        &[
-            "worktree",
-            "add",
-            "--quiet",
-            "--no-track",
-            "-b",
-            branch,
-            &shown,
-            &start,
-        ],
-    )?;
+    let add = [
+        "worktree",
+        "add",
+        "--quiet",
+        "--no-checkout",
+        &shown,
+        branch,
+    ];
+    call(&repository.top, &add)?;
     Ok(())
 }
 
