@@ -363,7 +363,8 @@ impl Global {
     }
 
     fn load_config(&self) -> Result<Config, Failed> {
-        Config::load(&self.config_path()?, self.config.is_some()).map_err(config_failed)
+        let (path, root) = (self.config_path()?, std::path::absolute(&self.root)?);
+        Config::load(&path, self.config.is_some(), &root).map_err(config_failed)
     }
 }
 

@@ -8,6 +8,7 @@ use super::Config;
 type Row = (&'static str, usize, usize, &'static str, &'static str);
 
 const DURATION: &str = r#"use a duration like "30s" or "5m""#;
+const A: &str = "[specialists.x]\n";
 const X: &str = "[specialists.x]\ncommand = [\"x\"]\n";
 
 #[rustfmt::skip]
@@ -90,6 +91,28 @@ const BROKEN: &[Row] = &[
     ("X working_dir = \"\"\n", 3, 15, "specialists.x.working_dir", "not empty"),
     ("X verify = [\"\"]\n", 3, 11, "specialists.x.verify[0]", "not empty"),
     ("X timout = \"1s\"\n", 3, 1, "specialists.x.timout", "did you mean `timeout`?"),
+    // Coding agents.
+    ("A agent = \"claud\"\n", 2, 9, "specialists.x.agent", "did you mean \"claude\"? known: claude, codex,"),
+    ("A agent = \"zzz\"\n", 2, 9, "specialists.x.agent", "found \"zzz\"; known: claude, codex, generic, gemini, opencode; describe another agent"),
+    ("A agent = \"claude\"\ncommand = [\"x\"]\n", 2, 1, "specialists.x.agent", "keep `agent` or `command`, not both"),
+    ("A agent = \"claude\"\nmode = \"resident\"\n", 2, 1, "specialists.x.agent", "started for each attempt"),
+    ("A agent = \"claude\"\nargs = [\"--output-format=text\"]\n", 3, 1, "specialists.x.args", "--output-format=text is set by handoffd itself"),
+    ("A agent = \"claude\"\nargs = \"--model\"\n", 3, 8, "specialists.x.args", "use an array of strings"),
+    ("A agent = \"claude\"\nmax_usd = 0\n", 3, 11, "specialists.x.max_usd", "from 0.01 to 1000000"),
+    ("A agent = \"claude\"\nmcp = true\n", 3, 1, "specialists.x.mcp", "unknown key"),
+    ("A agent = \"claude\"\nprompt = \"\"\n", 3, 10, "specialists.x.prompt", "not empty"),
+    ("A agent = \"generic\"\n", 1, 14, "specialists.x.args", "runs the command in `args`"),
+    ("X prompt = \"p.md\"\n", 3, 1, "specialists.x.prompt", "only with `agent`"),
+    ("X max_usd = 1\n", 3, 1, "specialists.x.max_usd", "only with `agent`"),
+    ("X repository = \".\"\n", 3, 1, "specialists.x.repository", "only with workspace = \"worktree\""),
+    ("X workspace = \"worktree\"\n", 3, 1, "specialists.x.workspace", "needs its repository"),
+    ("X workspace = \"tree\"\n", 3, 13, "specialists.x.workspace", "use \"root\" or \"worktree\""),
+    ("X workspace = \"worktree\"\nrepository = \".\"\nworking_dir = \"a\"\n", 3, 1, "specialists.x.workspace", "take out `working_dir`"),
+    ("X workspace = \"worktree\"\nrepository = \".\"\nmode = \"resident\"\n", 3, 1, "specialists.x.workspace", "take out mode"),
+    ("X workspace = \"worktree\"\nrepository = \".\"\nbase = \"-d\"\n", 5, 8, "specialists.x.base", "the name of a branch"),
+    ("X workspace = \"worktree\"\nrepository = \".\"\ncopy = [\"a\", \"../b\"]\n", 5, 8, "specialists.x.copy", "\"../b\" is not inside the repository"),
+    ("X workspace = \"worktree\"\nrepository = \".\"\nsetup = []\n", 5, 9, "specialists.x.setup", "a program and its arguments"),
+    ("X account = \"\"\n", 3, 11, "specialists.x.account", "not empty"),
     // What follows from results.
     ("[routes.blocked]\nunknown = \"*\"\n", 2, 11, "routes.blocked.unknown", "name one agent"),
     ("[workflows.w]\n", 1, 12, "workflows.w.steps", "missing"),
@@ -115,7 +138,9 @@ fn every_mistake_is_placed_and_explained() {
     for (text, line, column, key, fragment) in BROKEN {
         let text = text
             .strip_prefix("X ")
-            .map_or((*text).to_owned(), |rest| X.to_owned() + rest);
+            .map(|rest| X.to_owned() + rest)
+            .or_else(|| Some(A.to_owned() + text.strip_prefix("A ")?))
+            .unwrap_or_else(|| (*text).to_owned());
         let Err(error) = Config::parse(&text, Path::new("dir/handoffd.toml")) else {
             wrong.push(format!("accepted:\n{text}"));
             continue;
@@ -139,7 +164,7 @@ fn every_mistake_is_placed_and_explained() {
 fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
     let text = "[specialists.x]\nretry = { dely = 1 }\n\n[daemon]\n\tsettle = 3 # ü\nmax_hop = 1\n";
     let error = Config::parse(text, Path::new("h.toml")).unwrap_err();
-    let expected = r#"h.toml:1:14: specialists.x.command: missing; use a program and its arguments like ["python3", "work.py"]
+    let expected = r#"h.toml:1:14: specialists.x.command: missing; use a program and its arguments like ["python3", "work.py"], or a coding agent like agent = "claude"
     [specialists.x]
                  ^
 h.toml:2:11: specialists.x.retry.dely: unknown key; did you mean `delay`?

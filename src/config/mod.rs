@@ -7,9 +7,10 @@
 //! The document is walked as TOML's own value tree rather than derived with serde: a derived
 //! reader stops at its first error and forgets where values stood once they are read.
 //!
-//! Deliberately absent: defaults that depend on the machine, and look-ups in the file system.
-//! Whether a command exists is asked when it is started.
+//! Deliberately absent: defaults that depend on the machine, and look-ups in the file system, but
+//! for the names of the files in `agents/`. Whether a command exists is asked when it is started.
 
+mod agents;
 #[cfg(test)]
 mod broken;
 mod confine;
@@ -30,6 +31,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+pub use agents::{CodingAgent, Workspace};
 pub use error::{ConfigError, Problem};
 pub use types::{
     Audit, Config, Daemon, Defaults, Gate, Intake, KeptPackages, Metrics, MissingSchema, Mode,
@@ -41,8 +43,15 @@ use crate::protocol::agent::AgentName;
 use reader::{Findings, Section};
 
 impl Config {
-    /// Checks the text of a configuration. `file` is only what messages call it.
+    /// Checks the text of a configuration. `file` is only what messages call it. Only the coding
+    /// agents that are built in are known.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        let known = handoffd_agents::run::known_agents();
+        let known: Vec<String> = known.into_iter().map(str::to_owned).collect();
+        Self::parse_knowing(text, file, &known)
+    }
+
+    fn parse_knowing(text: &str, file: &Path, agents: &[String]) -> Result<Self, ConfigError> {
         let document =
             DeTable::parse(text).map_err(|error| ConfigError::syntax(file, text, &error))?;
         let findings = Findings::default();
@@ -55,7 +64,8 @@ impl Config {
             sections::audit(top, &mut config.audit);
             sections::retention(top, &mut config.retention);
             sections::metrics(top, &mut config.metrics);
-            specialists::read(top, &mut config.specialists, config.defaults.max_timeout);
+            let most = config.defaults.max_timeout;
+            specialists::read(top, &mut config.specialists, most, agents);
             follow_ups::routes(top, &mut config.routes_blocked);
             follow_ups::workflows(top, &mut config.workflows);
             follow_ups::phases(top, &mut config.phases);
@@ -73,8 +83,8 @@ impl Config {
     }
 
     /// Reads and checks a file. One that is not there gives the defaults, unless it was asked
-    /// for by name (`required`).
-    pub fn load(path: &Path, required: bool) -> Result<Self, ConfigError> {
+    /// for by name (`required`). The files in `agents/` below the root describe more coding agents.
+    pub fn load(path: &Path, required: bool, root: &Path) -> Result<Self, ConfigError> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             // A link that leads nowhere is not "no file": somebody meant something by it.
@@ -93,7 +103,7 @@ impl Config {
             }
         };
         match std::str::from_utf8(&bytes) {
-            Ok(text) => Self::parse(text, path),
+            Ok(text) => Self::parse_knowing(text, path, &known_agents(root)),
             Err(error) => Err(ConfigError::not_utf8(path, &bytes, error)),
         }
     }
@@ -109,4 +119,24 @@ impl Config {
                 .find_map(|(name, specialist)| name.is_wildcard().then_some(specialist))
         })
     }
+}
+
+/// The coding agents that are built in, and those that `agents/NAME.toml` below the root describes.
+fn known_agents(root: &Path) -> Vec<String> {
+    let built_in = handoffd_agents::run::known_agents();
+    let mut known: Vec<String> = built_in.into_iter().map(str::to_owned).collect();
+    let described = std::fs::read_dir(root.join("agents"));
+    let mut described: Vec<String> = described
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some(name.strip_suffix(".toml")?.to_owned())
+        })
+        .filter(|name| !known.contains(name))
+        .collect();
+    described.sort();
+    known.append(&mut described);
+    known
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::agents::{LEAST_USD, MOST_USD};
 use super::confine::MOST;
 use super::sections::SHORTEST;
 use super::units::Shown;
@@ -23,8 +24,23 @@ pub(super) struct Key {
     /// As JSON.
     pub(super) default: Option<&'static str>,
     pub(super) needed: bool,
-    /// Another key and the word that it must have for this one to make sense.
-    pub(super) only_with: Option<(&'static str, &'static str)>,
+    /// Another key that must be there for this one to make sense.
+    pub(super) only_with: Option<With>,
+    /// A needed key that this one stands for: there is one or the other.
+    pub(super) instead_of: Option<&'static str>,
+    /// A word that this key may have, and the key that must be there then.
+    pub(super) wants: Option<(&'static str, &'static str)>,
+}
+
+/// Another key, with one word or with any value.
+#[derive(Clone, Copy)]
+pub(super) enum With {
+    Word(&'static str, &'static str),
+    /// The value is an example.
+    Any(
+        &'static str,
+        #[cfg_attr(not(test), expect(dead_code, reason = "for the tests"))] &'static str,
+    ),
 }
 
 pub(super) enum Kind {
@@ -42,6 +58,7 @@ pub(super) enum Kind {
     Text,
     Agent,
     Command,
+    CodingAgent,
     /// At least as many words, each only once where that is asked.
     Words {
         least: usize,
@@ -68,6 +85,8 @@ const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
         default: None,
         needed: false,
         only_with: None,
+        instead_of: None,
+        wants: None,
     }
 }
 
@@ -83,7 +102,22 @@ impl Key {
     }
 
     const fn only_with(mut self, key: &'static str, word: &'static str) -> Self {
-        self.only_with = Some((key, word));
+        self.only_with = Some(With::Word(key, word));
+        self
+    }
+
+    const fn beside(mut self, key: &'static str, example: &'static str) -> Self {
+        self.only_with = Some(With::Any(key, example));
+        self
+    }
+
+    const fn instead_of(mut self, key: &'static str) -> Self {
+        self.instead_of = Some(key);
+        self
+    }
+
+    const fn wants(mut self, word: &'static str, key: &'static str) -> Self {
+        self.wants = Some((word, key));
         self
     }
 }
@@ -152,6 +186,17 @@ const SANDBOX: &[Key] = &[
 #[rustfmt::skip]
 const SPECIALIST: &[Key] = &[
     key("command", Kind::Command, "The program and its arguments; no shell; relative to the root").needed(),
+    key("agent", Kind::CodingAgent, "A coding agent in place of a command: claude, codex, gemini, opencode, generic, or one that agents/NAME.toml describes").instead_of("command"),
+    key("args", Kind::Words { least: 0, once: false }, "Flags for the coding agent; for generic, its command").beside("agent", "claude"),
+    key("prompt", Kind::Text, "A template for the prompt of the coding agent, relative to the root").beside("agent", "claude"),
+    key("require_report", Kind::Flag, "A person looks where the coding agent leaves no report").beside("agent", "claude"),
+    key("max_usd", Kind::Number(LEAST_USD, MOST_USD), "The most that one attempt may cost, where the coding agent can keep to it").beside("agent", "claude"),
+    key("workspace", Kind::Word(&["root", "worktree"]), "worktree: the command and verify run in a git worktree of the repository, and what they leave is committed").default("\"root\"").wants("worktree", "repository"),
+    key("repository", Kind::Text, "What the worktrees are of; relative to the root").beside("workspace", "worktree"),
+    key("base", Kind::Text, "The branch or commit where a first worktree begins; the repository's HEAD where nothing is set").beside("workspace", "root"),
+    key("copy", Kind::Words { least: 0, once: false }, "Files that a new worktree gets from the repository").beside("workspace", "root"),
+    key("setup", Kind::Command, "The command that prepares a new worktree, once").beside("workspace", "root"),
+    key("account", Kind::Text, "A hold (a quota) of one specialist holds all that share the account"),
     key("working_dir", Kind::Text, "Relative to the root, which is also the default"),
     key("env", Kind::Variables, "Variables that it gets"),
     key("pass_env", Kind::VariableNames, "Variables of the daemon's own that it gets too"),
@@ -228,6 +273,8 @@ pub(super) const CONFIG: &[Key] = &[
         key("completed", ANY_DURATION, "How long completed handoffs are kept"),
         key("failed", ANY_DURATION, "How long failed handoffs are kept"),
         key("logs", ANY_DURATION, "How long logs are kept"),
+        key("worktrees", ANY_DURATION, "How long worktrees of ended chains are kept; branches with commits of their own stay"),
+        key("sessions", ANY_DURATION, "How long the files of coding agents' sessions are kept after the end of their handoff"),
     ]), "How long things are kept; for ever where nothing is set"),
     key("metrics", Kind::Table(&[
         key("listen", Kind::Loopback, "Where figures are served, on this machine only; nowhere where nothing is set"),
@@ -255,7 +302,8 @@ fn table(keys: &[Key], defs: &mut Map<String, Value>) -> Value {
         }
         properties.insert(key.name.to_owned(), schema);
     }
-    let needed = keys.iter().filter(|key| key.needed);
+    let is_replaced = |key: &Key| keys.iter().any(|it| it.instead_of == Some(key.name));
+    let needed = keys.iter().filter(|key| key.needed && !is_replaced(key));
     let needed: Vec<&str> = needed.map(|key| key.name).collect();
     let mut schema = json!({
         "type": "object", "properties": properties, "additionalProperties": false,
@@ -264,13 +312,25 @@ fn table(keys: &[Key], defs: &mut Map<String, Value>) -> Value {
         schema["required"] = json!(needed);
     }
     let bound = keys.iter().filter_map(|key| {
-        let (other, word) = key.only_with?;
-        let rule = json!({"required": [other], "properties": {other: {"const": word}}});
+        let rule = match key.only_with? {
+            With::Word(other, word) => {
+                json!({"required": [other], "properties": {other: {"const": word}}})
+            }
+            With::Any(other, _) => json!({"required": [other]}),
+        };
         Some((key.name.to_owned(), rule))
     });
     let bound: Map<String, Value> = bound.collect();
     if !bound.is_empty() {
         schema["dependentSchemas"] = Value::Object(bound);
+    }
+    if let Some((key, other)) = keys.iter().find_map(|it| Some((it.name, it.instead_of?))) {
+        schema["oneOf"] = json!([{"required": [key]}, {"required": [other]}]);
+    }
+    let wanting = keys.iter().find_map(|it| Some((it.name, it.wants?)));
+    if let Some((key, (word, other))) = wanting {
+        schema["if"] = json!({"required": [key], "properties": {key: {"const": word}}});
+        schema["then"] = json!({"required": [other]});
     }
     schema
 }
@@ -312,6 +372,10 @@ impl Kind {
                     "type": "array", "minItems": 1, "prefixItems": [word()], "items": text(),
                 })
             }
+            Self::CodingAgent => json!({
+                "type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]*$",
+                "examples": handoffd_agents::run::known_agents(),
+            }),
             Self::Words { least, once } => json!({
                 "type": "array", "items": word(), "minItems": least, "uniqueItems": once,
             }),

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::super::Config;
-use super::{CONFIG, Key, Kind, schema};
+use super::{CONFIG, Key, Kind, With, schema};
 
 fn problems(text: &str) -> Vec<String> {
     match Config::parse(text, Path::new("h.toml")) {
@@ -85,6 +85,10 @@ fn samples(kind: &Kind) -> (Vec<String>, Vec<String>) {
             &["[\"x\"]", "[\"x\", \"\"]"],
             &["[]", "[\"\"]", "\"x\"", "[\"x\", 1]", "[\"x\", \"\\u0000\"]"],
         ),
+        Kind::CodingAgent => own(
+            &["\"claude\"", "\"codex\"", "\"gemini\"", "\"opencode\""],
+            &["\"\"", "\".x\"", "\"../x\"", "\"a b\"", "1"],
+        ),
         Kind::Words { least, once } => {
             let (mut good, mut bad) = own(&["[\"a\", \"b\"]"], &["[\"\"]", "\"a\"", "[1]"]);
             if *least > 0 { &mut bad } else { &mut good }.push("[]".to_owned());
@@ -137,6 +141,38 @@ fn needed(keys: &[Key], but: &str) -> String {
     let pairs = keys.iter().filter(|key| key.needed && key.name != but);
     let pairs: Vec<String> = pairs
         .map(|key| format!("{} = {}", key.name, samples(&key.kind).0[0]))
+        .collect();
+    pairs.join(", ")
+}
+
+/// What must stand beside a key for its value to count.
+fn beside(keys: &[Key], key: &Key) -> String {
+    let named = |name: &str| keys.iter().find(|it| it.name == name).unwrap();
+    let mut others = Vec::new();
+    match key.only_with {
+        Some(With::Word(other, word) | With::Any(other, word)) => {
+            others.push((other, format!("{word:?}")));
+            let wants = named(other)
+                .wants
+                .filter(|(wanting, wanted)| *wanting == word && *wanted != key.name);
+            assert_eq!(wants, None, "{}: choose another example", key.name);
+        }
+        None => {}
+    }
+    if let Some((_, wanted)) = key.wants {
+        others.push((wanted, samples(&named(wanted).kind).0[0].clone()));
+    }
+    let instead = |name: &str| named(name).instead_of;
+    let mut replaced: Vec<&str> = key.instead_of.into_iter().collect();
+    replaced.extend(others.iter().filter_map(|(other, _)| instead(other)));
+    for it in keys.iter().filter(|it| it.needed && it.name != key.name) {
+        if !replaced.contains(&it.name) {
+            others.push((it.name, samples(&it.kind).0[0].clone()));
+        }
+    }
+    let pairs: Vec<String> = others
+        .iter()
+        .map(|(key, value)| format!("{key} = {value}"))
         .collect();
     pairs.join(", ")
 }
@@ -214,10 +250,7 @@ fn the_reader_and_the_schema_agree_on_values() {
     let mut wrong = Vec::new();
     all_tables(&mut |keys, wrap| {
         for key in keys {
-            let mut beside = needed(keys, key.name);
-            if let Some((other, word)) = key.only_with {
-                beside = format!("{beside}, {other} = {word:?}");
-            }
+            let beside = beside(keys, key);
             let (good, bad) = samples(&key.kind);
             for (value, right) in good
                 .iter()

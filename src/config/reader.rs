@@ -100,6 +100,18 @@ impl<'a> Section<'a> {
         ))
     }
 
+    /// Whether the key is written, whatever its value is.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// Reports a key that must be there.
+    pub(super) fn missing(&self, key: &str, hint: &str) {
+        let path = join(&self.path, key);
+        let message = format!("missing; {hint}");
+        self.findings.add(self.place.clone(), &path, message);
+    }
+
     /// Overwrites `target` where the key is there and right.
     pub(super) fn set<T>(
         &self,
@@ -131,9 +143,7 @@ impl<'a> Section<'a> {
     ) -> Option<T> {
         let value = self.get(key);
         if value.is_none() {
-            let message = format!("missing; {hint}");
-            let path = join(&self.path, key);
-            self.findings.add(self.place.clone(), &path, message);
+            self.missing(key, hint);
         }
         value.and_then(|value| read(&value))
     }

@@ -146,6 +146,8 @@ pub(super) fn retention(top: &Section<'_>, retention: &mut Retention) {
         s.set_some("completed", &mut retention.completed, any_duration);
         s.set_some("failed", &mut retention.failed, any_duration);
         s.set_some("logs", &mut retention.logs, any_duration);
+        s.set_some("worktrees", &mut retention.worktrees, any_duration);
+        s.set_some("sessions", &mut retention.sessions, any_duration);
     });
 }
 

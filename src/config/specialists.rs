@@ -3,17 +3,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::confine;
 use super::reader::Section;
 use super::sections::{SHORTEST, any_duration, limit, retry};
 use super::types::{Mode, Specialist};
-use super::value::{COMMAND_HINT, Value};
+use super::value::Value;
+use super::{agents, confine};
 use crate::protocol::agent::AgentName;
+
+const WORK_HINT: &str = "use a program and its arguments like [\"python3\", \"work.py\"], or a coding \
+                         agent like agent = \"claude\"";
 
 pub(super) fn read(
     top: &Section<'_>,
     specialists: &mut BTreeMap<AgentName, Specialist>,
     max_timeout: Duration,
+    known_agents: &[String],
 ) {
     let Some(entries) = top.get("specialists").and_then(|value| value.entries()) else {
         return;
@@ -39,14 +43,24 @@ pub(super) fn read(
             ));
             continue;
         }
-        if let Some(Some(specialist)) = value.table(|s| one(s, &agent, max_timeout)) {
+        if let Some(Some(specialist)) = value.table(|s| one(s, &agent, max_timeout, known_agents)) {
             specialists.insert(agent, specialist);
         }
     }
 }
 
-fn one(s: &Section<'_>, agent: &AgentName, max_timeout: Duration) -> Option<Specialist> {
-    let command = s.require("command", COMMAND_HINT, Value::command);
+fn one(
+    s: &Section<'_>,
+    agent: &AgentName,
+    max_timeout: Duration,
+    known_agents: &[String],
+) -> Option<Specialist> {
+    let command = if s.has("agent") {
+        s.get("command")
+            .map_or(Some(Vec::new()), |value| value.command())
+    } else {
+        s.require("command", WORK_HINT, Value::command)
+    };
     let mut it = Specialist::default();
     s.set_some("working_dir", &mut it.working_dir, |v| {
         v.nonempty().map(Into::into)
@@ -69,6 +83,7 @@ fn one(s: &Section<'_>, agent: &AgentName, max_timeout: Duration) -> Option<Spec
     s.set_some("output_schema", &mut it.output_schema, Value::nonempty);
     s.set_some("verify", &mut it.verify, Value::command);
     confine::read(s, &mut it);
+    agents::read(s, &mut it, known_agents, max_timeout);
     it.command = command?;
     Some(it)
 }

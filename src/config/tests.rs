@@ -70,6 +70,35 @@ fn the_whole_example_is_read() {
     assert_eq!(translator.max_handoffs, Some(1000));
     assert_eq!(translator.max_age, Some(seconds(6 * 3600)));
 
+    let coder = &config.specialists[&agent("coder")];
+    let claude = coder.agent.as_ref().unwrap();
+    assert_eq!(
+        (claude.name.as_str(), &claude.args[..]),
+        ("claude", &["--model".to_owned(), "opus".to_owned()][..])
+    );
+    assert_eq!(
+        claude.prompt.as_deref(),
+        Some(Path::new("prompts/coder.md"))
+    );
+    assert_eq!((claude.require_report, claude.max_usd), (false, Some(2.0)));
+    let tree = coder.workspace.as_ref().unwrap();
+    assert_eq!(tree.repository, Path::new("/srv/src/shop"));
+    assert_eq!(tree.base.as_deref(), Some("main"));
+    assert_eq!(
+        (&tree.copy[..], &tree.setup[..]),
+        (
+            &[".env".to_owned()][..],
+            &["npm".to_owned(), "ci".to_owned()][..]
+        )
+    );
+    assert_eq!(coder.account.as_deref(), Some("team"));
+    assert_eq!(
+        coder.timeout,
+        Some(seconds(3600)),
+        "an agent takes its time"
+    );
+    assert!(coder.command.is_empty());
+
     assert_eq!(config.routes_blocked.len(), 2);
     assert!(config.routes_blocked["missing_requirements"].is_human());
     let steps = &config.workflows["feature"];
@@ -82,12 +111,14 @@ fn the_whole_example_is_read() {
     assert_eq!(config.notify.completed, None);
     assert!(config.notify.failed.is_some());
     assert_eq!(config.retention.logs, Some(seconds(7 * 86_400)));
+    assert_eq!(config.retention.worktrees, Some(seconds(14 * 86_400)));
+    assert_eq!(config.retention.sessions, Some(seconds(30 * 86_400)));
 }
 
 #[test]
 fn the_shipped_configuration_is_right_and_promises_nothing_it_lacks() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/handoffd.toml");
-    let config = Config::load(Path::new(shipped), true).unwrap();
+    let config = Config::load(Path::new(shipped), true, Path::new("/nowhere")).unwrap();
     for name in ["@echo", "@shout", "@flaky"] {
         assert!(config.specialist(&agent(name)).is_some(), "{name}");
     }
@@ -151,20 +182,61 @@ fn all_ways_to_write_a_size() {
 fn a_file_that_is_not_there_is_fine_unless_it_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("handoffd.toml");
-    assert_eq!(Config::load(&path, false).unwrap(), Config::default());
-    let missing = Config::load(&path, true).unwrap_err();
+    assert_eq!(
+        Config::load(&path, false, dir.path()).unwrap(),
+        Config::default()
+    );
+    let missing = Config::load(&path, true, dir.path()).unwrap_err();
     assert!(matches!(missing, ConfigError::Read { .. }));
     assert!(missing.to_string().contains("handoffd.toml"), "{missing}");
 
     std::os::unix::fs::symlink("nowhere", &path).unwrap();
-    assert!(Config::load(&path, false).is_err(), "a dangling link");
+    assert!(
+        Config::load(&path, false, dir.path()).is_err(),
+        "a dangling link"
+    );
     std::fs::remove_file(&path).unwrap();
 
     std::fs::write(&path, "[daemon]\nmax_hops = 3\n").unwrap();
-    assert_eq!(Config::load(&path, false).unwrap().daemon.max_hops, 3);
+    assert_eq!(
+        Config::load(&path, false, dir.path())
+            .unwrap()
+            .daemon
+            .max_hops,
+        3
+    );
     std::fs::write(&path, b"[daemon]\n# caf\xe9\n").unwrap();
-    let error = Config::load(&path, false).unwrap_err();
+    let error = Config::load(&path, false, dir.path()).unwrap_err();
     let place = &error.problems()[0];
     assert_eq!((place.line, place.column), (2, 6));
     assert!(error.to_string().contains("not UTF-8"), "{error}");
+}
+
+#[test]
+fn agents_of_the_user_s_own_are_known_by_their_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("handoffd.toml");
+    std::fs::write(&path, "[specialists.x]\nagent = \"mine\"\n").unwrap();
+    let error = Config::load(&path, true, dir.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("known: claude, codex, generic, gemini, opencode; describe another"),
+        "{error}"
+    );
+    std::fs::create_dir(dir.path().join("agents")).unwrap();
+    std::fs::write(dir.path().join("agents/mine.toml"), "").unwrap();
+    let config = Config::load(&path, true, dir.path()).unwrap();
+    let agent = config.specialists.values().next().unwrap().agent.clone();
+    assert_eq!(agent.unwrap().name, "mine");
+}
+
+#[test]
+fn the_timeout_of_an_agent_keeps_to_the_bounds() {
+    let timeout = |text: &str| parse(text).unwrap().specialists[&agent("x")].timeout;
+    let x = "[specialists.x]\nagent = \"claude\"\n";
+    assert_eq!(timeout(x), Some(seconds(3600)));
+    assert_eq!(timeout(&format!("{x}timeout = \"2m\"")), Some(seconds(120)));
+    let short = format!("[defaults]\nmax_timeout = \"10m\"\n{x}");
+    assert_eq!(timeout(&short), Some(seconds(600)));
 }

@@ -8,6 +8,7 @@ use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::agents::{CodingAgent, Workspace};
 use crate::durable::Durability;
 use crate::protocol::agent::AgentName;
 use crate::protocol::digest::Key;
@@ -203,8 +204,12 @@ pub enum MissingSchema {
 /// A command that does the work for one agent, and how it is run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Specialist {
-    /// Never empty, and neither is its first word.
+    /// Empty where a coding agent does the work; else its first word is not empty.
     pub command: Vec<String>,
+    pub agent: Option<CodingAgent>,
+    pub workspace: Option<Workspace>,
+    /// A hold of one specialist is a hold of all that share its account.
+    pub account: Option<String>,
     /// Relative to the root, which is also the default.
     pub working_dir: Option<PathBuf>,
     pub env: BTreeMap<String, String>,
@@ -363,4 +368,8 @@ pub struct Retention {
     pub completed: Option<Duration>,
     pub failed: Option<Duration>,
     pub logs: Option<Duration>,
+    /// Of chains that have ended.
+    pub worktrees: Option<Duration>,
+    /// What adapters keep of coding agents' sessions.
+    pub sessions: Option<Duration>,
 }

@@ -23,7 +23,8 @@ use crate::keeper::wire::Key;
 use crate::policy::ahead::PATIENCE_MS;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
-use crate::runner::launch::{DEADLINE, command_line};
+use crate::runner::agents;
+use crate::runner::launch::DEADLINE;
 use crate::runner::vitals::Vitals;
 use crate::spool::change::Change;
 use crate::spool::claim::{self, Submitted};
@@ -122,7 +123,7 @@ pub fn give(
     running.identity = Some(identity);
     running.keeper = count;
     let key = running.key.clone();
-    let argv = command_line(&specialist.command, world.layout.root());
+    let argv = agents::work(specialist, world.layout.root());
     let order = order(
         world,
         &running,

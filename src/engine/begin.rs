@@ -22,10 +22,9 @@ use crate::policy::next::last_error_digest;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::{Attempt, Record};
 use crate::protocol::request::Request;
-use crate::runner::collect;
-use crate::runner::launch::command_line;
 use crate::runner::slots::{Slot, Use};
 use crate::runner::vitals::Vitals;
+use crate::runner::{agents, collect};
 use crate::spool::change::Change;
 use crate::spool::claim::{TakeError, Taken};
 use crate::spool::look::{Identity, fixed};
@@ -174,7 +173,7 @@ pub fn begin(
         (Some(slot), _) => {
             let order = Order {
                 key: &key,
-                argv: command_line(&specialist.command, world.layout.root()),
+                argv: agents::work(specialist, world.layout.root()),
                 stdin: &world.layout.record(State::InProgress, id),
                 slot,
                 last_error,

@@ -14,6 +14,7 @@ use crate::engine::event::Event;
 use crate::engine::{Engine, rights, users};
 use crate::policy::rights::{Found, Runs, Wrong, refuse};
 use crate::protocol::agent::AgentName;
+use crate::runner::agents;
 use crate::runner::launch::working_dir;
 
 /// Everything that is wrong with a configuration file and what it names, each once.
@@ -58,8 +59,18 @@ pub fn specialist(root: &Path, specialist: &Specialist) -> Option<Wrong> {
     let mut looked = Looked::new(root, user.map(|user| user.uid));
     let folder = working_dir(specialist, root);
     let path = specialist.env.get("PATH").map(OsString::from);
-    for argv in [Some(&specialist.command), specialist.verify.as_ref()] {
+    let setup = specialist.workspace.as_ref().map(|it| &it.setup);
+    for argv in [Some(&specialist.command), specialist.verify.as_ref(), setup] {
         looked.command(argv.into_iter().flatten(), &folder, path.as_deref());
+    }
+    if let Some(agent) = &specialist.agent {
+        let program = agents::program(agent, root).ok();
+        let argv = program.iter().chain(&agent.args);
+        looked.command(argv, &folder, path.as_deref());
+        // Whoever can rewrite its prompt decides what it does.
+        for file in agents::files(agent, root) {
+            looked.with_folders(&file);
+        }
     }
     looked.wrong()
 }

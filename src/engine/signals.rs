@@ -113,7 +113,7 @@ impl Engine {
             };
             let required = path.is_some() || *world.config() != nothing;
             let file = path.as_deref().unwrap_or(&own);
-            let loaded = Config::load(file, required);
+            let loaded = Config::load(file, required, world.layout.root());
             let loaded = loaded
                 .map(|config| Box::new(Config { key, ..config }))
                 .map_err(|error| format!("{:#}", anyhow::Error::from(error)))

@@ -42,6 +42,7 @@ use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
 use crate::protocol::lifecycle::State;
 use crate::retention::leave;
+use crate::runner::agents;
 use crate::runner::rubbish::Rubbish;
 use crate::spool::commit::Committer;
 use crate::spool::layout::Layout;
@@ -160,6 +161,7 @@ fn prepare_process() {
 /// Runs the daemon until it is stopped, or has drained.
 pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), StartError> {
     prepare_process();
+    agents::remember_own_program();
     let root = std::path::absolute(&options.root).map_err(system("the root has no path"))?;
     let in_root = |what: String| StartError::Root {
         root: root.clone(),
@@ -169,7 +171,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         .config
         .clone()
         .unwrap_or_else(|| root.join("handoffd.toml"));
-    let mut config = Config::load(&config_path, options.config.is_some())?;
+    let mut config = Config::load(&config_path, options.config.is_some(), &root)?;
     let layout = Layout::new(&root);
     if let Some(wrong) = unusable(&layout, &config_path, &config) {
         return Err(in_root(wrong));

@@ -15,10 +15,9 @@ use crate::policy::next::{Facts, conclude};
 use crate::policy::verify::{Verified, judge_verify, not_started};
 use crate::protocol::record::Record;
 use crate::protocol::request::Request;
-use crate::runner::collect;
-use crate::runner::launch::command_line;
 use crate::runner::slots::Use;
 use crate::runner::vitals::Vitals;
+use crate::runner::{agents, collect};
 
 /// Starts the verify command of an attempt whose work is done. It gets the record as it will
 /// be if it says yes.
@@ -55,7 +54,7 @@ pub fn start(
     running.ending = None;
     let order = Order {
         key: &key,
-        argv: command_line(command, world.layout.root()),
+        argv: agents::verification(specialist, command, world.layout.root()),
         stdin: &stdin,
         slot,
         last_error: None,

@@ -3,6 +3,7 @@
 //! The process itself belongs to the keeper. This room prepares command and environment, reads
 //! what came out, and turns what can be seen of a running attempt into a reason to end it.
 
+pub mod agents;
 pub mod collect;
 pub mod command;
 pub mod gate;

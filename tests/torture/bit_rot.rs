@@ -223,7 +223,7 @@ fn handoffd_config(text: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("handoffd.toml");
     fs::write(&path, text).unwrap();
-    let _ = handoffd::config::Config::load(&path, true);
+    let _ = handoffd::config::Config::load(&path, true, dir.path());
 }
 
 fn record(folder: State, whole: &[u8], damaged: &[u8]) -> Result<bool, String> {

@@ -32,6 +32,7 @@ pub mod prompt;
 pub mod quota;
 pub mod record;
 pub mod report;
+pub mod reserved;
 pub mod run;
 pub mod scratch;
 pub mod session;

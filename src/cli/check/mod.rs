@@ -1,5 +1,6 @@
 //! `handoffd check`: the configuration and the root, each finding with what to do.
 
+mod agents;
 mod named;
 
 use std::fs::File;
@@ -48,6 +49,7 @@ pub fn check(global: &Global, options: &Options) -> Outcome {
     let mut findings = Vec::new();
     let mut notes = Vec::new();
     named::check(&layout, &config, &mut findings, &mut notes);
+    agents::check(&layout, &config, &mut findings, &mut notes);
     for (what, do_this) in confine::check(&config) {
         findings.push(Finding { what, do_this });
     }

@@ -60,7 +60,7 @@ pub(super) fn check(
     schemas(layout, config, findings, notes);
 }
 
-fn program(root: &Path, command: &[String], whose: &str, key: &str) -> Option<Finding> {
+pub(super) fn program(root: &Path, command: &[String], whose: &str, key: &str) -> Option<Finding> {
     let argv = launch::command_line(command, root);
     let program = Path::new(argv.first()?);
     let found = if command.first().is_some_and(|word| word.contains('/')) {
