@@ -33,7 +33,9 @@ const EDGES: [(&str, &[&str]); 18] = [
     ("service", &["engine", "clock", "protocol"]),
     (
         "inspect",
-        &["protocol", "clock", "spool", "store", "keeper", "figures"],
+        &[
+            "protocol", "policy", "clock", "config", "spool", "store", "keeper", "figures",
+        ],
     ),
     (
         "engine",

@@ -6,21 +6,18 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::cli::style::{local, safe};
-use crate::cli::{Global, Outcome, complete, find, out};
+use crate::cli::{Failed, Global, Outcome, complete, find, out};
 use crate::clock::{Clock, Now, Wall, boot_id};
-use crate::config::{Config, Specialist};
+use crate::config::Config;
 use crate::inspect::daemon::Daemon;
 use crate::inspect::explain::{Hold, Process, Queue, Situation, Standing, sentences};
 use crate::inspect::links::{self, Relations};
-use crate::inspect::list::{Filter, rows};
-use crate::inspect::newest;
 use crate::inspect::question::Question;
+use crate::inspect::queue::{Held, Limit, Limits, agent_of, ahead_of};
 use crate::inspect::summary::{Place, Row};
 use crate::inspect::waits::Wait;
 use crate::keeper::journal;
 use crate::policy::intake::Terms;
-use crate::policy::schedule::head_start_ms;
-use crate::protocol::agent::AgentName;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
@@ -42,15 +39,18 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
     let read = place.read();
     let (doc, record) = read.clone().unwrap_or_default();
     let now = Clock::System.now();
+    let mut facts = Facts::default();
+    let why = || "it is not a whole document".to_owned();
     let standing = match read {
-        None if place.state == State::Pending => Standing::Unread {
-            why: "it is not a whole document".to_owned(),
-        },
+        None if place.state == State::Pending => Standing::Unread { why: why() },
         None => Standing::Foreign {
             state: place.state,
-            why: "it is not a whole document".to_owned(),
+            why: why(),
         },
-        Some(_) => standing(&layout, &config, &place, &doc, record.as_ref(), now)?,
+        Some(_) => {
+            let record = record.as_ref();
+            standing(&layout, &config, &place, &doc, record, now, &mut facts)?
+        }
     };
     let standing = match (standing, &record) {
         (Standing::Interrupted, Some(record)) if daemon.running => {
@@ -58,6 +58,7 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
         }
         (standing, _) => standing,
     };
+    facts.note(&standing, now);
     let told = sentences(&Situation {
         id: options.id.clone(),
         agent: View::of_document(&doc)
@@ -69,14 +70,87 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
         standing,
     });
     if global.json {
-        let text = json!({ "id": options.id, "state": place.state.status(), "explanation": told });
-        out::tell(text)?;
+        out::tell(facts.to_json(&place, told))?;
     } else {
         for sentence in told {
             out::tell(safe(&sentence, false))?;
         }
     }
     Ok(0)
+}
+
+/// The same as the sentences, for machines.
+#[derive(Debug, Default)]
+struct Facts {
+    waiting_on: Option<String>,
+    until: Option<Wall>,
+    position: Option<usize>,
+    limit: Option<Limit>,
+    /// What moves it next, in one word; nothing moves what has ended.
+    waker: Option<&'static str>,
+}
+
+impl Facts {
+    /// What the standing itself says.
+    fn note(&mut self, standing: &Standing, now: Now) {
+        self.waker = match standing {
+            Standing::Completed { .. } | Standing::Failed { .. } => None,
+            Standing::Foreign { state, .. } if state.is_final() => None,
+            Standing::Unread { .. } | Standing::Interrupted | Standing::Foreign { .. } => {
+                Some("daemon")
+            }
+            Standing::Queued(_) => Some("queue"),
+            Standing::Running(process) => {
+                self.until = process.deadline_in.map(|left| {
+                    let ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX);
+                    now.wall.plus_ms(ms)
+                });
+                Some("process")
+            }
+            Standing::Waiting(wait) => Some(match wait.on.as_str() {
+                "retry" | "time" => "timer",
+                "dependency" => "dependency",
+                "handoff" => "handoff",
+                "human" => "human",
+                "claim" => "claim",
+                _ => "daemon",
+            }),
+        };
+    }
+
+    fn to_json(&self, place: &Place, sentences: Vec<String>) -> Value {
+        let mut told = json!({ "id": place.id, "state": place.state.status() });
+        let mut say = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                told[key] = value;
+            }
+        };
+        say("waiting_on", self.waiting_on.clone().map(Value::from));
+        say("until", self.until.map(|until| until.to_string().into()));
+        say("position", self.position.map(Value::from));
+        say("limit", self.limit.as_ref().map(Limit::to_json));
+        say("waker", Some(self.waker.into()));
+        say("sentences", Some(sentences.into()));
+        told
+    }
+}
+
+/// One that is ready, with its place in the queue.
+fn queued(
+    layout: &Layout,
+    config: &Config,
+    place: &Place,
+    now: Now,
+    facts: &mut Facts,
+) -> Result<Standing, Failed> {
+    let (queue, held) = queue(layout, config, &place.row(), now)?;
+    facts.position = Some(queue.ahead + 1);
+    if let Some(held) = held {
+        facts.waiting_on = Some(held.word.to_owned());
+        facts.until = held.until;
+        facts.limit = held.limit;
+    }
+    Ok(Standing::Queued(queue))
 }
 
 fn standing(
@@ -86,14 +160,15 @@ fn standing(
     doc: &Map<String, Value>,
     record: Option<&Record>,
     now: Now,
-) -> Result<Standing, crate::cli::Failed> {
+    facts: &mut Facts,
+) -> Result<Standing, Failed> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let state = place.state;
     if let Some(why) = place.why_foreign(layout) {
         return Ok(Standing::Foreign { state, why });
     }
     Ok(match place.state {
-        State::Pending => Standing::Queued(queue(layout, config, &place.row(), now)?),
+        State::Pending => queued(layout, config, place, now, facts)?,
         State::InProgress => running(layout, &place.id, record, now),
         State::Waiting => {
             let timer = record.and_then(|record| record.meta.timer.as_ref());
@@ -102,7 +177,7 @@ fn standing(
             let of = |key: &str| waiting.and_then(|waiting| waiting.get(key));
             let on = text(of("on")).unwrap_or_else(|| "unknown".to_owned());
             if left == Some(0) && matches!(on.as_str(), "retry" | "time") {
-                return Ok(Standing::Queued(queue(layout, config, &place.row(), now)?));
+                return queued(layout, config, place, now, facts);
             }
             let links = Relations::of(doc);
             let helpers = links
@@ -110,11 +185,13 @@ fn standing(
                 .iter()
                 .map(|helper| (helper.clone(), links::standing(layout, helper)));
             let since = now.wall.0.saturating_sub(place.modified.0);
+            let until = timer
+                .map(|timer| timer.until)
+                .or_else(|| text(of("until")).and_then(|until| Wall::parse(&until)));
+            facts.waiting_on = Some(on.clone());
+            facts.until = until;
             Standing::Waiting(Box::new(Wait {
-                until: timer
-                    .map(|timer| timer.until)
-                    .or_else(|| text(of("until")).and_then(|until| Wall::parse(&until)))
-                    .map(local),
+                until: until.map(local),
                 left: left.map(Duration::from_millis),
                 since: u64::try_from(since).ok().map(Duration::from_millis),
                 helpers: helpers.collect(),
@@ -212,78 +289,33 @@ fn queue(
     config: &Config,
     row: &Row,
     now: Now,
-) -> Result<Queue, crate::cli::Failed> {
-    let agent_of = |row: &Row| {
-        row.agent
-            .as_deref()
-            .and_then(|agent| AgentName::parse(agent).ok())
-    };
+) -> Result<(Queue, Option<Held>), Failed> {
+    let limits = Limits::gather(layout, config, now)?;
     let agent = agent_of(row);
     let specialist = agent.as_ref().and_then(|agent| config.specialist(agent));
-    let key = |row: &Row| row.updated_at.0.saturating_sub(head_start_ms(row.priority));
-    let pending = Filter {
-        states: vec![State::Pending],
-        ..Filter::default()
-    };
-    let mut ahead: Vec<(i64, String)> = rows(layout, newest::all(layout, &pending)?, &pending)
-        .map(|(_, other)| other)
-        .filter(|other| agent_of(other) == agent && other.id != row.id && key(other) <= key(row))
-        .map(|other| (key(&other), other.id))
-        .collect();
-    ahead.sort();
-    let running = Filter {
-        states: vec![State::InProgress],
-        ..Filter::default()
-    };
-    let running: Vec<Row> = rows(layout, newest::all(layout, &running)?, &running)
-        .map(|(_, row)| row)
-        .collect();
-    Ok(Queue {
+    let lane = agent.as_ref().map(|agent| limits.lane(config, agent));
+    let held = limits.holding(lane.as_ref());
+    let lane = lane.unwrap_or_default();
+    let ahead = ahead_of(layout, row)?;
+    let queue = Queue {
         ahead: ahead.len(),
-        next: ahead.first().map(|(_, id)| id.clone()),
-        specialist_running: running
-            .iter()
-            .filter(|other| agent_of(other) == agent)
-            .count(),
-        specialist_limit: specialist.and_then(Specialist::at_once),
-        all_running: running.len(),
-        limit: config.daemon.max_concurrent,
-        held: held(layout, agent.as_ref(), now)?,
-        rate: specialist
-            .and_then(|specialist| specialist.rate.as_ref())
-            .map(|rate| {
-                format!(
-                    "{} in {}",
-                    rate.starts,
-                    humantime::format_duration(rate.per)
-                )
-            }),
+        next: ahead.into_iter().next(),
+        specialist_running: lane.running,
+        specialist_limit: lane.limit,
+        all_running: limits.running,
+        limit: limits.limit,
+        held: lane.hold.map(|hold| Hold {
+            until: local(hold.until),
+            id: hold.id,
+        }),
+        rate: lane.rate.map(|rate| {
+            let per = humantime::format_duration(rate.per);
+            format!("{} in {per}", rate.starts)
+        }),
+        rate_until: lane.rate_until.map(local),
         configured: specialist.is_some(),
-    })
-}
-
-/// Until when the specialist asked to be left alone, if it did, and in which handoff.
-fn held(
-    layout: &Layout,
-    agent: Option<&AgentName>,
-    now: Now,
-) -> Result<Option<Hold>, crate::cli::Failed> {
-    let waiting = Filter {
-        states: vec![State::Waiting],
-        agent: agent.cloned(),
-        waiting: Some("time".to_owned()),
-        ..Filter::default()
     };
-    Ok(rows(layout, newest::all(layout, &waiting)?, &waiting)
-        .filter_map(|(place, _)| Some((place.read()?.1?, place.id)))
-        .filter(|(record, _)| record.meta.holds_agent)
-        .filter_map(|(record, id)| Some((record.meta.timer?, id)))
-        .filter(|(timer, _)| timer.remaining_ms(now, boot_id()) > 0)
-        .max_by_key(|(timer, _)| timer.until)
-        .map(|(timer, id)| Hold {
-            until: local(timer.until),
-            id,
-        }))
+    Ok((queue, held))
 }
 
 /// The warnings of an outcome: the specialist's and the daemon's. A producer may have a key of that

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use crate::cli::style::{Ink, columns, ink, line, local, safe, span, state};
 use crate::cli::{Failed, Global, Outcome, duration, out};
 use crate::clock::{Clock, Wall};
+use crate::inspect::links::thing;
 use crate::inspect::list::{Filter, rows};
 use crate::inspect::newest;
 use crate::inspect::summary::{Place, Row};
@@ -305,7 +306,7 @@ fn all_kinds(rows: impl Iterator<Item = Row>) -> Table {
     let table = rows.map(|row| {
         let (code, message) = row.error.clone().unwrap_or_default();
         let note = match &row.waiting_on {
-            Some(on) if row.state == State::Waiting => format!("for a {on}"),
+            Some(on) if row.state == State::Waiting => format!("for {}", thing(on)),
             _ if code.is_empty() => String::new(),
             _ => format!("{code}: {message}"),
         };

@@ -8,6 +8,7 @@ use clap::Args;
 use crate::cli::style::{Ink, columns, ink, line, local, safe, span};
 use crate::cli::{Global, Outcome, out};
 use crate::clock::Clock;
+use crate::inspect::links::thing;
 use crate::inspect::status::{Status, gather};
 use crate::protocol::lifecycle::State;
 
@@ -21,9 +22,11 @@ pub struct Options {
 
 pub fn status(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
+    // What is wrong with it, `check` says.
+    let config = global.load_config().ok();
     let mut is_first = true;
     loop {
-        let status = gather(&layout, Clock::System.now())?;
+        let status = gather(&layout, config.as_ref(), Clock::System.now())?;
         let text = if global.json {
             format!("{}\n", status.to_json())
         } else {
@@ -95,7 +98,7 @@ fn page(status: &Status) -> String {
         let waits: Vec<String> = status
             .waiting_on
             .iter()
-            .map(|(on, n)| format!("{n} for a {}", safe(on, false)))
+            .map(|(on, n)| format!("{n} for {}", safe(thing(on), false)))
             .collect();
         say(format!("waiting: {}", waits.join(", ")));
     }

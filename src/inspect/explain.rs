@@ -76,6 +76,8 @@ pub struct Queue {
     pub limit: usize,
     pub held: Option<Hold>,
     pub rate: Option<String>,
+    /// Where the rate is used up: when the next start may be.
+    pub rate_until: Option<String>,
     pub configured: bool,
 }
 
@@ -271,7 +273,10 @@ fn queued(id: &str, agent: &str, queue: &Queue) -> Vec<String> {
         ));
     }
     if let Some(rate) = &queue.rate {
-        told.push(format!("Starts of {agent} are limited to {rate}."));
+        let next = queue.rate_until.as_ref();
+        let next = next.map(|until| format!("; the next may start at {until}"));
+        let next = next.unwrap_or_default();
+        told.push(format!("Starts of {agent} are limited to {rate}{next}."));
     }
     if told.len() == 1 {
         told.push("It starts as soon as the daemon gets to it.".to_owned());

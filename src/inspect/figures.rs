@@ -17,7 +17,7 @@ use crate::store::audit;
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
 pub fn from_files(layout: &Layout, slots: usize, now: Now) -> io::Result<Figures> {
-    let status = status::gather(layout, now)?;
+    let status = status::gather(layout, None, now)?;
     let mut figures = Figures {
         daemon: status.daemon.version.zip(status.daemon.since),
         problems: status.problems.len() as u64,

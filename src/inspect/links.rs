@@ -129,9 +129,13 @@ pub fn thing(on: &str) -> &str {
     match on {
         "human" => "a person",
         "handoff" => "helpers",
-        "dependency" => "what it depends on",
+        "dependency" => "a dependency",
         "retry" => "its next attempt",
         "time" => "a time",
+        "claim" => "a claim",
+        "slots" => "a slot",
+        "rate" => "its rate limit",
+        "hold" => "the end of a hold",
         other => other,
     }
 }

@@ -17,6 +17,7 @@ mod met;
 pub mod newest;
 pub mod owners;
 pub mod question;
+pub mod queue;
 pub mod status;
 pub mod summary;
 pub mod waits;

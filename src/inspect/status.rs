@@ -7,10 +7,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::clock::{Now, Wall};
+use crate::config::Config;
 use crate::inspect::census;
 use crate::inspect::daemon::Daemon;
 use crate::inspect::list::{Filter, rows};
 use crate::inspect::newest;
+use crate::inspect::queue;
 use crate::inspect::summary::{Place, Row, id_of};
 use crate::keeper::journal;
 use crate::protocol::lifecycle::State;
@@ -47,7 +49,8 @@ pub struct RunningRow {
     pub deadline_in: Option<Duration>,
 }
 
-pub fn gather(layout: &Layout, now: Now) -> io::Result<Status> {
+/// Without a configuration nobody knows the limits, and what they hold is not counted.
+pub fn gather(layout: &Layout, config: Option<&Config>, now: Now) -> io::Result<Status> {
     let of = |state: State| Filter {
         states: vec![state],
         ..Filter::default()
@@ -63,6 +66,9 @@ pub fn gather(layout: &Layout, now: Now) -> io::Result<Status> {
     for (_, row) in rows(layout, waiting, &Filter::default()).take(WAITING_READ) {
         let on = row.waiting_on.unwrap_or_else(|| "unknown".to_owned());
         *waiting_on.entry(on).or_insert(0) += 1;
+    }
+    if let Some(config) = config {
+        waiting_on.extend(queue::count(layout, config, now)?);
     }
     let hour_ago = now.wall.plus_ms(-HOUR_MS);
     let lately = hour_ago.plus_ms(-23 * HOUR_MS);

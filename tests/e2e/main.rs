@@ -60,6 +60,7 @@ mod running;
 mod scheduling;
 mod schemas;
 mod secrets;
+mod seeing;
 mod sharing;
 mod storm;
 mod strangers;
