@@ -64,6 +64,8 @@ pub(super) enum Kind {
         least: usize,
         once: bool,
     },
+    /// Paths that stay inside of the folder that they are relative to.
+    PathsInside,
     Umask,
     User,
     Variables,
@@ -194,7 +196,7 @@ const SPECIALIST: &[Key] = &[
     key("workspace", Kind::Word(&["root", "worktree"]), "worktree: the command and verify run in a git worktree of the repository, and what they leave is committed").default("\"root\"").wants("worktree", "repository"),
     key("repository", Kind::Text, "What the worktrees are of; relative to the root").beside("workspace", "worktree"),
     key("base", Kind::Text, "The branch or commit where a first worktree begins; the repository's HEAD where nothing is set").beside("workspace", "root"),
-    key("copy", Kind::Words { least: 0, once: false }, "Files that a new worktree gets from the repository").beside("workspace", "root"),
+    key("copy", Kind::PathsInside, "Files that a new worktree gets from the repository").beside("workspace", "root"),
     key("setup", Kind::Command, "The command that prepares a new worktree, once").beside("workspace", "root"),
     key("account", Kind::Text, "A hold (a quota) of one specialist holds all that share the account"),
     key("working_dir", Kind::Text, "Relative to the root, which is also the default"),
@@ -378,6 +380,10 @@ impl Kind {
             }),
             Self::Words { least, once } => json!({
                 "type": "array", "items": word(), "minItems": least, "uniqueItems": once,
+            }),
+            Self::PathsInside => json!({
+                "type": "array",
+                "items": {"allOf": [word(), {"not": {"pattern": "^/|(^|/)\\.\\.(/|$)"}}]},
             }),
             Self::Umask => json!({"type": "string", "pattern": "^0?[0-7]{3}$"}),
             Self::User => json!({

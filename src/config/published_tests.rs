@@ -95,6 +95,10 @@ fn samples(kind: &Kind) -> (Vec<String>, Vec<String>) {
             if *once { &mut bad } else { &mut good }.push("[\"a\", \"a\"]".to_owned());
             (good, bad)
         }
+        Kind::PathsInside => own(
+            &["[]", "[\"a\", \"a/..b\", \"./c\"]"],
+            &["[\"\"]", "\"a\"", "[\"/a\"]", "[\"..\"]", "[\"a/../b\"]"],
+        ),
         Kind::Umask => own(
             &["\"027\"", "\"0077\"", "\"000\""],
             &["\"\"", "\"27\"", "\"028\"", "\"1777\"", "27", "\"00027\"", "\"+27\""],

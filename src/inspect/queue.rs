@@ -299,7 +299,7 @@ mod tests {
             limit: Some(2),
             ..Lane::default()
         };
-        let hold = Some(Hold {
+        let paused = Some(Hold {
             until: Wall(9),
             id: "k".to_owned(),
         });
@@ -316,7 +316,14 @@ mod tests {
                 },
                 Some(("rate", Some(7), Some(2))),
             ),
-            (4, Lane { hold, ..full }, Some(("hold", Some(9), None))),
+            (
+                4,
+                Lane {
+                    hold: paused,
+                    ..full
+                },
+                Some(("hold", Some(9), None)),
+            ),
             (
                 3,
                 Lane {
