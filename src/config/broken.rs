@@ -25,6 +25,8 @@ const BROKEN: &[Row] = &[
     ("[phases]\norders = []\n", 2, 1, "phases.orders", "`order`"),
     ("[notify]\nfail = [\"x\"]\n", 2, 1, "notify.fail", "`failed`"),
     ("[audit]\npackage = true\n", 2, 1, "audit.package", "`packages`"),
+    ("[context]\nwindow_token = 1\n", 2, 1, "context.window_token", "`window_tokens`"),
+    ("[context]\ncompact_at = 25\n", 2, 14, "context.compact_at", "found 25; use a number from 0.001 to 1"),
     ("[retention]\nlog = \"1d\"\n", 2, 1, "retention.log", "`logs`"),
     ("[workflows.w]\nstep = []\nsteps = [{phase=\"p\", agent=\"a\"}]\n", 2, 1, "workflows.w.step", "`steps`"),
     ("[workflows.w]\nsteps = [{ phase=\"p\", agent=\"a\", x=1 }]\n", 2, 34, "workflows.w.steps[0].x", "known here: phase, agent"),

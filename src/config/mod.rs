@@ -34,9 +34,9 @@ use toml::de::DeTable;
 pub use agents::{CodingAgent, Workspace};
 pub use error::{ConfigError, Problem};
 pub use types::{
-    Audit, Config, Daemon, Defaults, Gate, Intake, KeptPackages, Metrics, MissingSchema, Mode,
-    Notify, OnStop, Phases, Rate, Retention, Retry, RetryOverride, Rlimits, Sandbox, Specialist,
-    Step, UserName, Watch,
+    Audit, Config, Context, Daemon, Defaults, Gate, Intake, KeptPackages, Metrics, MissingSchema,
+    Mode, Notify, OnStop, Phases, Rate, Retention, Retry, RetryOverride, Rlimits, Sandbox,
+    Specialist, Step, UserName, Watch,
 };
 
 use crate::protocol::agent::AgentName;
@@ -63,6 +63,7 @@ impl Config {
             sections::notify(top, &mut config.notify);
             sections::audit(top, &mut config.audit);
             sections::retention(top, &mut config.retention);
+            sections::context(top, &mut config.context);
             sections::metrics(top, &mut config.metrics);
             let most = config.defaults.max_timeout;
             specialists::read(top, &mut config.specialists, most, agents);

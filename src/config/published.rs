@@ -278,6 +278,10 @@ pub(super) const CONFIG: &[Key] = &[
         key("worktrees", ANY_DURATION, "How long worktrees of ended chains are kept; branches with commits of their own stay"),
         key("sessions", ANY_DURATION, "How long the files of coding agents' sessions are kept after the end of their handoff"),
     ]), "How long things are kept; for ever where nothing is set"),
+    key("context", Kind::Table(&[
+        key("window_tokens", Kind::Whole(1, U32), "The context window of an agent, in tokens").default("200000"),
+        key("compact_at", Kind::Number(0.001, 1.0), "The share of the window above which a record is compacted").default("0.25"),
+    ]), "How much of its window an agent is handed"),
     key("metrics", Kind::Table(&[
         key("listen", Kind::Loopback, "Where figures are served, on this machine only; nowhere where nothing is set"),
     ]), "Figures for monitoring"),

@@ -228,7 +228,7 @@ fn the_reader_and_the_table_know_the_same_keys() {
         assert_eq!(known, table, "{text}");
         seen += 1;
     });
-    assert_eq!(seen, 19);
+    assert_eq!(seen, 20);
 }
 
 fn inline(value: &Value) -> String {
@@ -301,7 +301,7 @@ fn the_defaults_of_the_schema_are_those_of_the_code() {
             }
         }
     }
-    assert_eq!(lines.len(), 23);
+    assert_eq!(lines.len(), 25);
     let config = Config::parse(&lines.concat(), Path::new("h.toml")).unwrap();
     assert_eq!(config, Config::default());
 }

@@ -1,11 +1,11 @@
 //! The sections with fixed keys: `daemon`, `defaults`, `intake`, `notify`, `audit`, `retention`,
-//! `metrics`.
+//! `context`, `metrics`.
 
 use std::time::Duration;
 
 use super::reader::Section;
 use super::types::{
-    Audit, Daemon, Defaults, Intake, KeptPackages, Metrics, MissingSchema, Notify, OnStop,
+    Audit, Context, Daemon, Defaults, Intake, KeptPackages, Metrics, MissingSchema, Notify, OnStop,
     Retention, Retry, RetryOverride, Watch,
 };
 use super::units::Shown;
@@ -148,6 +148,17 @@ pub(super) fn retention(top: &Section<'_>, retention: &mut Retention) {
         s.set_some("logs", &mut retention.logs, any_duration);
         s.set_some("worktrees", &mut retention.worktrees, any_duration);
         s.set_some("sessions", &mut retention.sessions, any_duration);
+    });
+}
+
+pub(super) fn context(top: &Section<'_>, context: &mut Context) {
+    top.section("context", |s| {
+        s.set("window_tokens", &mut context.window_tokens, |v| {
+            v.integer(1..=U32)
+        });
+        s.set("compact_at", &mut context.compact_at, |v| {
+            v.float(0.001..=1.0)
+        });
     });
 }
 

@@ -29,6 +29,8 @@ fn no_configuration_is_the_documented_one() {
     assert_eq!(empty.defaults, example.defaults);
     assert_eq!(empty.intake, example.intake);
     assert_eq!(empty.audit, example.audit);
+    assert_eq!(empty.context, example.context);
+    assert_eq!(empty.context.most_tokens(), 50_000);
     assert_eq!(empty.retention, Retention::default());
     assert!(empty.specialists.is_empty() && empty.gates.is_empty());
 

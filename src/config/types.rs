@@ -28,6 +28,7 @@ pub struct Config {
     pub notify: Notify,
     pub audit: Audit,
     pub retention: Retention,
+    pub context: Context,
     pub metrics: Metrics,
     /// The secret of the root. It is read at the start, from a file of its own.
     pub key: Key,
@@ -182,6 +183,37 @@ impl RetryOverride {
             multiplier: self.multiplier.unwrap_or(base.multiplier),
             max_delay: self.max_delay.unwrap_or(base.max_delay),
             jitter: self.jitter.unwrap_or(base.jitter),
+        }
+    }
+}
+
+/// How much one agent is handed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Context {
+    /// The context window of an agent, in tokens.
+    pub window_tokens: u64,
+    /// The share of the window that a record may take before it is compacted.
+    pub compact_at: f64,
+}
+
+impl Context {
+    /// The most tokens that a record has when an agent gets it.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "both factors are small and not negative"
+    )]
+    pub fn most_tokens(&self) -> usize {
+        (self.window_tokens as f64 * self.compact_at) as usize
+    }
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            window_tokens: 200_000,
+            compact_at: 0.25,
         }
     }
 }

@@ -81,6 +81,7 @@ pub fn give(
     let keep = start.keep.clone();
     let Readied {
         mut running,
+        bytes,
         slot,
         last_error,
         specialist,
@@ -92,7 +93,6 @@ pub fn give(
         world.slots.release(number);
         world.reservations().release(id);
     };
-    let bytes = running.record.to_bytes();
     let modified_ns = i64::try_from(submitted.identity.modified_ns).ok();
     let (Some(stamps), Some(modified_ns)) = (
         stamps(&bytes, &now.wall.to_string(), STARTS_TOLD),

@@ -15,6 +15,7 @@ use crate::engine::hire::give;
 use crate::engine::rights;
 use crate::engine::story::{advisory_gate, transition};
 use crate::engine::tasks;
+use crate::engine::window;
 use crate::engine::world::World;
 use crate::keeper::wire::Key;
 use crate::policy::intake::Terms;
@@ -49,6 +50,8 @@ pub struct Start<'a> {
 /// An attempt that is ready to be claimed.
 pub struct Readied<'a> {
     pub running: Running,
+    /// The record, as it is claimed and as the agent gets it.
+    pub bytes: Vec<u8>,
     /// None for a resident's.
     pub slot: Option<Slot>,
     pub last_error: Option<String>,
@@ -87,6 +90,10 @@ pub fn ready<'a>(
     let last_error = last_error_digest(&record);
     let attempt = open_attempt(&mut record, now, world.boot);
     tasks::give_command(world, &mut record, &request.agent);
+    let bytes = window::fitted(world, &mut record, id).map_err(|error| {
+        world.reservations().release(id);
+        NotLaunched::Io(error.to_string())
+    })?;
     let slot = match post {
         Some(_) => None,
         None => Some(world.slots.acquire(Use::of(specialist)).map_err(|error| {
@@ -116,6 +123,7 @@ pub fn ready<'a>(
     };
     Ok(Readied {
         running,
+        bytes,
         slot,
         last_error,
         specialist,
@@ -136,12 +144,13 @@ pub fn begin(
     let id = request.id.as_str();
     let Readied {
         mut running,
+        bytes,
         slot,
         last_error,
         specialist,
         now,
     } = ready(world, &config, start)?;
-    let taken = take(&running.record.to_bytes()).map_err(|error| {
+    let taken = take(&bytes).map_err(|error| {
         world.slots.release(running.slot);
         world.reservations().release(id);
         match error {

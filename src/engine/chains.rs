@@ -20,6 +20,7 @@ use crate::policy::human::{Facts, answer, ask_person, asked_by};
 use crate::policy::intake::Dependency;
 use crate::policy::kin::is_made;
 use crate::policy::next::wait;
+use crate::policy::window::refer_to_helpers;
 use crate::protocol::control::{Action, Command};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
@@ -87,7 +88,9 @@ pub fn take_returns(world: &World, id: &str) {
             );
         }
     }
-    record.meta.links.returns.extend(returned);
+    let returns = &mut record.meta.links.returns;
+    returns.extend(returned);
+    refer_to_helpers(returns);
     let now = world.now();
     let event = if let Some(kind) = asked_by(&record) {
         let how = if lost.is_empty() {

@@ -100,14 +100,8 @@ pub fn hold(
         None => None,
     };
     let folder = world.home(&key.id, key.attempt);
-    let home = make(
-        world,
-        &folder,
-        account.as_ref(),
-        stdin,
-        (artifact, handoff_of(key) != key.id),
-    )
-    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
+    let home = make(world, &folder, account.as_ref(), stdin, (artifact, key))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
     if let (Some(account), Some(slot)) = (&account, slot) {
         for file in [&slot.stdout, &slot.stderr] {
             fchown(file, Some(account.uid), Some(account.gid))?;
@@ -134,8 +128,9 @@ fn make(
     folder: &Path,
     account: Option<&Account>,
     stdin: &Path,
-    (artifact, verifies): (Option<&str>, bool),
+    (artifact, key): (Option<&str>, &Key),
 ) -> io::Result<Home> {
+    let id = handoff_of(key);
     world.has_homes();
     let homes = world.layout.homes();
     if account.is_some_and(|account| !account.is_own) {
@@ -160,11 +155,17 @@ fn make(
     let file = durable::create(&record, b"")?;
     io::copy(&mut open_quietly(stdin)?, &mut &file)?;
     fchown(&file, uid, gid)?;
+    let compacted = world.layout.compacted_of(id);
+    if compacted.is_file() {
+        let file = durable::create(&folder.join("context.json"), b"")?;
+        io::copy(&mut open_quietly(&compacted)?, &mut &file)?;
+        fchown(&file, uid, gid)?;
+    }
     let artifact = match artifact.map(RelPath::parse) {
         Some(Ok(path)) => {
             let copy = artifact_place(folder, &path);
             // For what verifies it: the work is in its place by then.
-            if verifies {
+            if id != key.id {
                 let file = durable::create(&copy, b"")?;
                 let most = world.config().daemon.max_artifact_size;
                 if world.artifacts.copy_to(&path, &file, most)? {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::durable;
+use crate::engine::window;
 use crate::engine::world::World;
 use crate::policy::judge::Verdict;
 use crate::policy::next::human_issue;
@@ -124,7 +125,9 @@ fn before(world: &World, record: &Record, id: &str) -> Option<Map<String, Value>
     if let Some(Value::Object(result)) = record.meta.last_result.get("result") {
         return Some(result.clone());
     }
-    let path = file(world, record, id)?;
+    let Some(path) = file(world, record, id) else {
+        return window::last_result(world, record, id);
+    };
     let most = world.config().daemon.max_output_size.saturating_mul(2);
     let Looked::Bytes { bytes, .. } = look(&path, most) else {
         return None;

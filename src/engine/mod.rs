@@ -76,6 +76,7 @@ pub mod tasks;
 pub mod users;
 pub mod verify;
 pub mod waits;
+mod window;
 pub mod workers;
 pub mod world;
 

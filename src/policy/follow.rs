@@ -3,6 +3,7 @@
 //! Everything is decided here and written into the record; the handoffs themselves are made
 //! afterwards, from what the record says.
 
+mod bound;
 mod child_id;
 mod entries;
 mod handed;

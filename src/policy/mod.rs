@@ -23,3 +23,4 @@ pub mod starts;
 pub mod task;
 pub mod verify;
 pub mod waits;
+pub mod window;

@@ -154,6 +154,9 @@ pub struct Meta {
     pub destination: Option<String>,
     /// The result of the last attempt that left one and did not complete the handoff.
     pub last_result: Map<String, Value>,
+    /// What was taken out of the record and stands in a file beside it, so that an agent can be
+    /// handed the rest: which part, how many entries, and the path.
+    pub compacted: Vec<Value>,
     pub links: Links,
     /// What a newer daemon of the same format wrote, or a later feature.
     pub extra: Map<String, Value>,
@@ -208,6 +211,7 @@ impl Meta {
             rejected: take(&mut map, "rejected")?,
             destination: take(&mut map, "destination")?,
             last_result: take_map(&mut map, "last_result")?,
+            compacted: take_list(&mut map, "compacted")?,
             links: Links::take_from(&mut map)?,
             extra: map,
         })
@@ -252,6 +256,7 @@ impl Serialize for Meta {
         put(&mut map, "rejected", &self.rejected)?;
         put(&mut map, "destination", &self.destination)?;
         put(&mut map, "last_result", &self.last_result)?;
+        put(&mut map, "compacted", &self.compacted)?;
         self.links.put_into(&mut map)?;
         for (name, value) in &self.extra {
             map.serialize_entry(name, value)?;

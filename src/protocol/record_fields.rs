@@ -76,8 +76,20 @@ const LAST_RESULT: &[Field] = &[
     field(
         "ref",
         Shape::Text,
-        "The file that holds the result where it is over 256 KiB; relative to the root",
+        "The file that holds the result where it is over 256 KiB, or was taken out of the record; \
+         relative to the root",
     ),
+    field(
+        "summary",
+        Shape::Text,
+        "The result in a line, where a file holds it",
+    ),
+];
+
+const COMPACTED: &[Field] = &[
+    always("part", Shape::Text, "Where it stood in the record"),
+    always("count", SMALL_COUNT, "How many entries the file has of it"),
+    always("ref", Shape::Text, "The file, relative to the root"),
 ];
 
 const ATTEMPT: &[Field] = &[
@@ -195,6 +207,15 @@ pub const META: &[Field] = &[
         "last_result",
         Shape::Object(LAST_RESULT),
         "The result of the last attempt that left one and did not complete the handoff",
+    ),
+    field(
+        "compacted",
+        Shape::List {
+            of: &Shape::Object(COMPACTED),
+            what: "an array of objects",
+            most: MOST,
+        },
+        "What was taken out of the record and stands in a file",
     ),
     field("chain", Shape::Any, "The chain that it belongs to"),
     field("hop", Shape::Any, "Its place in the chain"),

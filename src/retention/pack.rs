@@ -165,7 +165,13 @@ pub fn restore(layout: &Layout, packed: &Packed) -> io::Result<bool> {
         } else {
             layout.originals()
         };
-        durable::create_anew(&folder.join(name), bytes)?;
+        let compacted = layout.compacted_of(&packed.id);
+        let path = if compacted.file_name().is_some_and(|it| it == name.as_str()) {
+            compacted
+        } else {
+            folder.join(name)
+        };
+        durable::create_anew(&path, bytes)?;
     }
     let temp = layout.tmp().join(format!("restore-{}.json", packed.id));
     let file = durable::create(&temp, &packed.record)?;

@@ -156,6 +156,7 @@ impl Sweep<'_> {
             .iter()
             .map(|ext| self.layout.originals().join(format!("{id}.{ext}")))
             .chain(self.layout.results_of(&id))
+            .chain([self.layout.compacted_of(&id)])
             .filter(|path| path.exists())
             .collect();
         if state == State::Failed && fs::symlink_metadata(&rejected).is_ok() {

@@ -33,7 +33,7 @@ struct Folders {
 }
 
 /// Folders of the daemon's own, below `.handoffd/`.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "tmp",
     "run",
     "logs",
@@ -45,6 +45,7 @@ const OWN: [&str; 11] = [
     "homes",
     "leaving",
     "results",
+    "context",
 ];
 
 impl Layout {
@@ -147,6 +148,11 @@ impl Layout {
     /// record still refers to the other.
     pub fn results_of(&self, id: &str) -> [PathBuf; 2] {
         ["1", "2"].map(|n| self.results().join(format!("{id}.{n}.json")))
+    }
+
+    /// What was taken out of the record of this handoff, so that an agent can be handed the rest.
+    pub fn compacted_of(&self, id: &str) -> PathBuf {
+        below(&self.0.own.join("context"), &[id, ".json"])
     }
 
     /// Records on their way out for good.

@@ -29,6 +29,7 @@ mod chain_storm;
 mod chains;
 mod coming_from;
 mod commands;
+mod compaction;
 mod confined;
 mod control;
 mod crashes;

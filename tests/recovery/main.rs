@@ -11,6 +11,7 @@ mod artifacts;
 mod audit;
 mod chains;
 mod claims;
+mod compaction;
 mod decisions;
 mod foreign;
 mod leavings;

@@ -291,6 +291,11 @@ fn returns(record: &Record) -> String {
         .and_then(Value::as_array);
     let mut out = String::new();
     for returned in returns.into_iter().flatten() {
+        // Some of them together, which a file has.
+        if let (None, Some(cut)) = (returned.get("id"), elsewhere(returned)) {
+            _ = writeln!(out, "- {cut}");
+            continue;
+        }
         let text = |key: &str| returned.get(key).and_then(Value::as_str);
         let who = text("agent").or(text("id")).unwrap_or("a helper");
         let result = returned.get("result");
@@ -298,11 +303,22 @@ fn returns(record: &Record) -> String {
         let status = text("status").unwrap_or("ended");
         let said = match said {
             Some(said) => said.to_owned(),
+            None if result.is_none() => elsewhere(returned).unwrap_or_default(),
             None => result.unwrap_or(&Value::Null).to_string(),
         };
         _ = writeln!(out, "- {who} ({status}): {said}");
     }
     out
+}
+
+/// The summary of what was too large for the record, and the file that has it.
+fn elsewhere(item: &Value) -> Option<String> {
+    let path = item.get("ref")?.as_str()?;
+    let summary = item
+        .get("summary")
+        .and_then(Value::as_str)
+        .unwrap_or("more");
+    Some(format!("{summary} (in full: {path})"))
 }
 
 /// A person's answer in a sentence.
@@ -349,6 +365,9 @@ fn entry(item: &Value) -> String {
             .as_str()
             .map_or_else(|| item.to_string(), str::to_owned);
     };
+    if let Some(cut) = elsewhere(item).filter(|_| map.contains_key("count")) {
+        return cut;
+    }
     let heads = ["decision", "path", "question", "issue", "description"];
     let Some((head, text)) = heads
         .iter()

@@ -93,6 +93,32 @@ fn what_is_new_is_all_that_a_resumed_session_gets() {
 }
 
 #[test]
+fn what_was_too_large_for_the_record_is_named_with_its_file() {
+    let cut = json!({"count": 7, "summary": "7 decisions, the latest: JWT", "ref": "f.json"});
+    let document = json!({
+        "input": {"data": {"task": "t", "decisions": [cut, {"decision": "no cache"}]}},
+        "handoffd": {"returns": [
+            {"count": 2, "summary": "2 returns: a; b", "ref": "f.json"},
+            {"id": "c", "agent": "@sec", "status": "completed", "summary": "rotate",
+             "size_bytes": 9, "ref": "handoffs/completed/c.json"}]},
+    });
+    for template in [NEW, RESUME] {
+        let text = filled(template, document.clone(), &Surroundings::default());
+        assert!(
+            text.contains("- 2 returns: a; b (in full: f.json)\n"),
+            "{text}"
+        );
+        let large = "- @sec (completed): rotate (in full: handoffs/completed/c.json)\n";
+        assert!(text.contains(large), "{text}");
+    }
+    let text = filled(NEW, document, &Surroundings::default());
+    assert!(
+        text.contains("- 7 decisions, the latest: JWT (in full: f.json)\n- no cache"),
+        "{text}"
+    );
+}
+
+#[test]
 fn input_without_words_is_shown_as_json() {
     let document = json!({"input": {"data": {"feature": "login", "origin": {"handoff_id": "x"}}}});
     let text = filled(NEW, document, &Surroundings::default());

@@ -85,11 +85,13 @@ impl Record {
         let first = self.at(&["handoffd", "attempts"]).and_then(|it| it.get(0));
         let begun = first.and_then(|attempt| attempt.get("started_at")?.as_str());
         let previous = self.at(&["handoffd", "previous"]).and_then(Value::as_array);
-        let anew = previous
-            .into_iter()
-            .flatten()
-            .filter(|outcome| outcome.get("last_result").is_some());
-        format!("{}#{}", begun.unwrap_or_default(), anew.count())
+        // Outcomes that were taken out of the record are counted where they stood.
+        let anew = previous.into_iter().flatten().map(|outcome| {
+            let has_result = u64::from(outcome.get("last_result").is_some());
+            let counted = outcome.get("resubmitted").and_then(Value::as_u64);
+            has_result.max(counted.unwrap_or(0))
+        });
+        format!("{}#{}", begun.unwrap_or_default(), anew.sum::<u64>())
     }
 
     /// The result that the last attempt left, whatever became of it.

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::bound::bound;
 use super::child_id::child_id;
 use super::handed::Handed;
 use super::{Asked, Author};
@@ -88,7 +89,7 @@ pub(super) fn spawn(
     let Handed {
         data,
         written,
-        carried,
+        mut carried,
     } = asked.handed;
     request.insert("input".to_owned(), json!({ "data": data }));
     if let Some(priority) = view.get("priority") {
@@ -97,6 +98,7 @@ pub(super) fn spawn(
     if let Some(state) = asked.workflow_state {
         request.insert("workflow_state".to_owned(), state);
     }
+    bound(&mut request, &written, &mut carried, (record, id), config);
     let refused = link.refused.clone();
     request.insert("handoffd".to_owned(), link.block(id, written, carried));
     Spawn {

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Author;
+use super::bound::bound;
 use super::entries::{Entries, Questions, Said};
 use super::handed::{approval, carried, origin};
 use super::next_agent;
@@ -77,6 +78,14 @@ pub fn return_of(record: &Record, id: &str, config: &Config, now: Wall) -> Optio
     }
     let data = chain_data(record, id);
     request.insert("input".to_owned(), json!({ "data": data }));
+    let nothing = Map::new();
+    bound(
+        &mut request,
+        &nothing,
+        &mut Map::new(),
+        (record, id),
+        config,
+    );
     let refused = link.refused.clone();
     let block = link.block(id, Map::new(), Map::new());
     request.insert("handoffd".to_owned(), block);

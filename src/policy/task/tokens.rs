@@ -24,6 +24,43 @@ pub fn count(text: &str) -> usize {
     table.map_or(text.len(), |table| table.count_ordinary(text))
 }
 
+/// How many tokens `text` has, as far as it matters: more than `most` is not counted to the end.
+///
+/// Long text is counted in pieces that end where a word begins, so that no token is split. A run
+/// without spaces is split all the same, which counts a token too many now and then: to count it
+/// whole would take time that grows with the square of its length.
+pub fn up_to(text: &str, most: usize) -> usize {
+    let (mut rest, mut total) = (text, 0);
+    while !rest.is_empty() && total <= most {
+        let (piece, others) = rest.split_at(piece(rest));
+        total += count(piece);
+        rest = others;
+    }
+    total
+}
+
+const PIECE: usize = 4096;
+const SPLIT: usize = 512;
+
+/// How long the next piece of a text is.
+fn piece(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    if bytes.len() <= PIECE {
+        return bytes.len();
+    }
+    let begins = |at: &usize| {
+        bytes[*at] == b' '
+            && bytes[at - 1].is_ascii_graphic()
+            && bytes[at + 1].is_ascii_alphabetic()
+    };
+    let begin = (SPLIT..PIECE).rev().find(begins);
+    begin.unwrap_or_else(|| {
+        let mut ends = (1..=SPLIT).rev();
+        ends.find(|at| text.is_char_boundary(*at))
+            .unwrap_or(bytes.len())
+    })
+}
+
 fn load() -> Option<CoreBPE> {
     let mut bytes = Vec::new();
     ZlibDecoder::new(PACKED).read_to_end(&mut bytes).ok()?;
@@ -65,6 +102,19 @@ mod tests {
         }
         assert_eq!(count("hello world"), 2);
         assert!(fits("hello world", 2) && !fits("hello world", 1));
+    }
+
+    #[test]
+    fn long_text_is_counted_in_pieces_and_no_further_than_it_matters() {
+        let prose =
+            "The quick brown fox, it's 12345 said, jumps over {\"a\": \"b c\"}\n\n  again. ";
+        let prose = prose.repeat(500);
+        assert_eq!(up_to(&prose, usize::MAX), count(&prose));
+        let solid = "xY9".repeat(30_000);
+        let whole = up_to(&solid, usize::MAX);
+        assert!(whole >= solid.len() / 16 && whole <= solid.len());
+        let some = up_to(&"日本語".repeat(100_000), 10);
+        assert!(some > 10 && some < 1000, "{some}");
     }
 
     /// After an update of the crate: `PACK_TOKENS=1 cargo test --lib the_packed_table`.

@@ -7,7 +7,7 @@
 const LOOK: usize = 8;
 
 /// At most `most` characters of `text` on one line; what was cut ends in `…`.
-pub(super) fn one_line(text: &str, most: usize) -> String {
+pub fn one_line(text: &str, most: usize) -> String {
     let far = most.saturating_mul(LOOK).max(64);
     let mut shown = String::new();
     let (mut count, mut gap) = (0, false);
