@@ -25,6 +25,12 @@ const MILD: usize = 3;
 const KINDS: usize = 4;
 const GATES: usize = 3;
 
+/// How many artifacts that are too large to be read whole are named.
+const LARGE: usize = 3;
+/// An artifact above this fills what an agent with a usual window should read at once: 50,000 tokens of
+/// four bytes.
+const READ_WHOLE: u64 = 200_000;
+
 /// The fewest tokens in which an issue can be told.
 const ISSUE: usize = 12;
 
@@ -56,6 +62,7 @@ enum Place {
     Task,
     Phase,
     Artifacts,
+    Large,
     Decisions,
     Decision,
     Blocking,
@@ -116,6 +123,7 @@ impl Page {
         };
         self.put(Place::Decisions, &decisions);
         self.issues(&pressing, PRESSING);
+        self.large(state);
         self.decisions(state);
         self.issues(&mild, MILD);
     }
@@ -188,7 +196,38 @@ impl Page {
         });
         let shown = shown.collect::<Vec<_>>().join(", ");
         let more = if kinds.len() > KINDS { ", …" } else { "" };
-        format!("Artifacts: {} ({shown}{more})", state.artifacts().len())
+        let mut line = format!("Artifacts: {} ({shown}{more})", state.artifacts().len());
+        let sizes = sizes(state);
+        if !sizes.is_empty() {
+            let total = sizes.values().copied().fold(0, u64::saturating_add);
+            line = format!("{line}, {} in total", size(total));
+        }
+        line
+    }
+
+    /// The artifacts that are too large to be read whole, the largest first.
+    fn large(&mut self, state: &TaskState) {
+        let sizes = sizes(state);
+        let mut large: Vec<(&str, u64)> = sizes
+            .into_iter()
+            .filter(|(_, size)| *size > READ_WHOLE)
+            .collect();
+        large.sort_by_key(|(path, size)| (std::cmp::Reverse(*size), *path));
+        let more = large.len().saturating_sub(LARGE);
+        for (path, bytes) in large.into_iter().take(LARGE) {
+            let fair = (self.left / LARGE).min(48);
+            let path = self.share(path, 120, fair.saturating_sub(16));
+            self.put(
+                Place::Large,
+                &format!("- too large to read whole: {path}, {}", size(bytes)),
+            );
+        }
+        if more > 0 {
+            self.put(
+                Place::Large,
+                &format!("- too large to read whole: {more} more"),
+            );
+        }
     }
 
     fn gates(&self, state: &TaskState, share: usize) -> String {
@@ -266,6 +305,34 @@ impl Page {
             self.lines.pop();
         }
     }
+}
+
+/// The size of each file, where it is known: of several entries with a path the last one counts.
+fn sizes(state: &TaskState) -> BTreeMap<&str, u64> {
+    let artifacts = state.artifacts();
+    artifacts
+        .filter_map(|it| Some((it.path(), it.size_bytes()?)))
+        .collect()
+}
+
+/// Bytes as they are, and in a larger unit where there are many.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 10 * 1024 {
+        return format!("{bytes} bytes");
+    }
+    // In tenths, cut off.
+    let (mut tenths, mut unit) = (u128::from(bytes) * 10 / 1024, 0);
+    while tenths >= 10 * 1024 && unit + 1 < UNITS.len() {
+        tenths /= 1024;
+        unit += 1;
+    }
+    format!(
+        "{bytes} bytes ({}.{} {})",
+        tenths / 10,
+        tenths % 10,
+        UNITS[unit]
+    )
 }
 
 /// Whether a text is whole, or long enough to be of use.

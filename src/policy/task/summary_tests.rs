@@ -60,6 +60,50 @@ fn nothing_is_said_plainly() {
     assert_eq!(text, want);
 }
 
+#[test]
+fn sizes_are_added_up_and_what_is_too_large_is_named() {
+    let with = |artifacts: &[(&str, Option<u64>)]| {
+        let entry = |(path, size): &(&str, Option<u64>)| {
+            let mut entry = json!({"path": path, "artifact_type": "source"});
+            if let Some(size) = size {
+                entry["size_bytes"] = (*size).into();
+            }
+            entry
+        };
+        let artifacts: Vec<Value> = artifacts.iter().map(entry).collect();
+        let text = summary(
+            &state(json!({"task_id": "x", "version": 1, "artifacts": artifacts})),
+            MAX_SUMMARY_TOKENS,
+        );
+        let lines = text
+            .lines()
+            .skip(2)
+            .take_while(|line| !line.starts_with("Decisions"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(with(&[("a", None)]), ["Artifacts: 1 (1 source)"]);
+    assert_eq!(
+        with(&[("a", Some(1000)), ("b", None), ("a", Some(2000))]),
+        ["Artifacts: 3 (3 source), 2000 bytes in total"]
+    );
+    assert_eq!(
+        with(&[("a", Some(200_000)), ("b", Some(200_001))]),
+        [
+            "Artifacts: 2 (2 source), 400001 bytes (390.6 KiB) in total",
+            "- too large to read whole: b, 200001 bytes (195.3 KiB)"
+        ]
+    );
+    let many = ["a", "b", "c", "d", "e"].map(|path| (path, Some(5 << 20)));
+    let lines = with(&many);
+    assert_eq!(
+        lines[1],
+        "- too large to read whole: a, 5242880 bytes (5.0 MiB)"
+    );
+    assert_eq!(lines[4], "- too large to read whole: 2 more");
+    let huge = with(&[("a", Some(1 << 50)), ("b", Some(1 << 50))]);
+    assert!(huge[0].contains("(2048.0 TiB) in total"), "{huge:?}");
+}
+
 /// A state where everything is long, in these words.
 fn long(word: &str, decisions: usize) -> TaskState {
     let text = word.repeat(4000 / word.len().max(1) + 1);
@@ -72,7 +116,7 @@ fn long(word: &str, decisions: usize) -> TaskState {
     let issues: Vec<Value> = (0..12).map(issue).collect();
     state(json!({
         "task_id": "x.9_Z@-Q".repeat(25), "task_title": text, "phase": text, "previous_phase": text,
-        "artifacts": (0..50).map(|n| json!({"path": "p", "artifact_type": format!("{n}{text}")})).collect::<Vec<_>>(),
+        "artifacts": (0..50).map(|n| json!({"path": format!("{n}{text}"), "artifact_type": format!("{n}{text}"), "size_bytes": 900_000 + n})).collect::<Vec<_>>(),
         "decisions_made": vec![decision; decisions], "blocking_issues": issues,
         "quality_gates_failed": vec![text.clone(); 9], "version": 1,
     }))
