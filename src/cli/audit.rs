@@ -2,7 +2,9 @@
 //! events as they happen.
 
 use std::collections::HashSet;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,12 +14,14 @@ use crate::cli::style::{Ink, ink, line, local, safe};
 use crate::cli::{Failed, Global, Outcome, complete, out, wake};
 use crate::inspect::chain::gather;
 use crate::spool::layout::Layout;
-use crate::store::audit::{self, Line, Verdict};
+use crate::store::audit::{self, Anchors, Line};
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Where a handoff belongs to a chain, the story of the whole chain is told, in \
-                  order.\n\nExit code of --verify: 0 the log is whole, 1 it is not."
+                  order.\n\nExit code of --verify: 0 the log is whole, 1 it is \
+                  not.\n\nAnchors are sent where [audit] anchor says. From the journal: \
+                  journalctl -t handoffd-anchor -o cat | handoffd audit --verify --anchor -"
 )]
 pub struct Options {
     #[arg(value_name = "ID", required_unless_present = "verify", add = complete::ids())]
@@ -28,12 +32,18 @@ pub struct Options {
     /// Check numbers and hashes of the whole log
     #[arg(long, conflicts_with = "id")]
     verify: bool,
+    /// Hold the log against the anchors in this file, too (- is stdin); may be given several times
+    #[arg(long, value_name = "FILE", requires = "verify")]
+    anchor: Vec<PathBuf>,
+    /// The root that the anchors name, where the log has been moved since
+    #[arg(long, value_name = "DIR", requires = "anchor")]
+    anchor_root: Option<PathBuf>,
 }
 
 pub fn audit(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
     let Some(id) = &options.id else {
-        return verify(global, &layout);
+        return verify(global, &layout, options);
     };
     let lines = recent(&layout, u64::MAX)?;
     let mut told_of = HashSet::from([id.clone()]);
@@ -70,11 +80,40 @@ fn recent(layout: &Layout, most_bytes: u64) -> io::Result<Vec<Line>> {
     }
 }
 
-fn verify(global: &Global, layout: &Layout) -> Outcome {
+/// The anchors of this root in all files.
+fn anchors(layout: &Layout, options: &Options) -> Result<Anchors, Failed> {
+    let mut anchors = Anchors::default();
+    let root = options.anchor_root.as_deref().unwrap_or(layout.root());
+    let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+    let root = root.to_string_lossy();
+    for file in &options.anchor {
+        let name = file.display().to_string();
+        let read = if name == "-" {
+            anchors.read("stdin", io::stdin().lock(), &root)
+        } else {
+            File::open(file).and_then(|open| anchors.read(&name, BufReader::new(open), &root))
+        };
+        read.map_err(|error| Failed::usage("ANCHORS", anyhow::anyhow!("{name}: {error}")))?;
+    }
+    if !options.anchor.is_empty() && anchors.is_empty() && anchors.unreadable.is_empty() {
+        let others = match anchors.of_other_roots {
+            0 => "there are none".to_owned(),
+            n => format!(
+                "{n} of other roots; for a log that was moved, name its old root with --anchor-root"
+            ),
+        };
+        let text = format!("no anchors of {root}: {others}");
+        return Err(Failed::thing("NO_ANCHORS", anyhow::anyhow!(text)));
+    }
+    Ok(anchors)
+}
+
+fn verify(global: &Global, layout: &Layout, options: &Options) -> Outcome {
+    let anchors = anchors(layout, options)?;
     let verdict = if has_log(layout) {
-        audit::verify(&layout.audit())?
+        audit::verify_against(&layout.audit(), &anchors)?
     } else {
-        Verdict::default()
+        audit::verify_against_nothing(&anchors)
     };
     let sound = verdict.is_sound();
     if global.json {
@@ -82,6 +121,7 @@ fn verify(global: &Global, layout: &Layout) -> Outcome {
         let text = json!({
             "sound": sound, "files": verdict.files, "lines": verdict.lines,
             "last_seq": verdict.last_seq, "torn": verdict.torn, "problems": problems,
+            "anchors": verdict.anchored, "older_anchors": verdict.older,
         });
         out::tell(text)?;
         return Ok(u8::from(!sound));
@@ -93,8 +133,16 @@ fn verify(global: &Global, layout: &Layout) -> Outcome {
         0 => String::new(),
         n => format!(", {n} torn by a crash and closed"),
     };
+    let held = match (options.anchor.is_empty(), verdict.older) {
+        (true, _) => String::new(),
+        (false, 0) => format!("; {} anchors were compared", verdict.anchored),
+        (false, older) => format!(
+            "; {} anchors were compared, {older} are of lines before the first",
+            verdict.anchored
+        ),
+    };
     out::tell(format!(
-        "{}: {} lines in {} files{torn}",
+        "{}: {} lines in {} files{torn}{held}",
         if sound { "whole" } else { "NOT WHOLE" },
         verdict.lines,
         verdict.files

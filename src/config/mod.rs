@@ -34,9 +34,9 @@ use toml::de::DeTable;
 pub use agents::{CodingAgent, Workspace};
 pub use error::{ConfigError, Problem};
 pub use types::{
-    Audit, Config, Context, Daemon, Defaults, Gate, Intake, KeptPackages, Metrics, MissingSchema,
-    Mode, Notify, OnStop, Phases, Rate, Retention, Retry, RetryOverride, Rlimits, Sandbox,
-    Specialist, Step, UserName, Watch,
+    AnchorTo, Audit, Config, Context, Daemon, Defaults, Gate, Intake, KeptPackages, Metrics,
+    MissingSchema, Mode, Notify, OnStop, Phases, Rate, Retention, Retry, RetryOverride, Rlimits,
+    Sandbox, Specialist, Step, UserName, Watch,
 };
 
 use crate::protocol::agent::AgentName;

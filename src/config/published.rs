@@ -54,6 +54,8 @@ pub(super) enum Kind {
     Rate,
     /// An address that only this machine can reach, with its port.
     Loopback,
+    /// Where anchors of the audit log go.
+    Anchor,
     Word(&'static [&'static str]),
     Text,
     Agent,
@@ -153,6 +155,7 @@ const DAEMON: &[Key] = &[
     key("on_stop", Kind::Word(&["finish", "detach"]), "finish: let attempts end, then terminate them; detach: leave them to be adopted").default("\"finish\""),
     key("max_interruptions", Kind::Whole(1, U32), "After this many lost attempts a handoff is given up").default("5"),
     key("max_hops", Kind::Whole(0, U32), "Bounds what results ask for in one chain").default("16"),
+    key("max_chain", Kind::Whole(0, U32), "Bounds how many handoffs one chain sets in motion").default("10000"),
     key("allow_network_fs", Kind::Flag, "Start on a network file system too").default("false"),
     key("allow_shared", Kind::Flag, "Folders of handoffs may be written by everybody").default("false"),
 ];
@@ -163,6 +166,7 @@ const DEFAULTS: &[Key] = &[
     key("max_timeout", LIMIT, "No attempt may ask for more").default("\"24h\""),
     key("kill_grace", ANY_DURATION, "Between SIGTERM and SIGKILL").default("\"10s\""),
     key("linger", ANY_DURATION, "How long an attempt may stay after leaving a whole result").default("\"30s\""),
+    key("max_hold", LIMIT, "The longest hold that a result may ask for with retry_after_seconds").default("\"24h\""),
     key("dependency_wait", ANY_DURATION, "How long to wait for what a handoff depends on").default("\"1h\""),
     key("retry", Kind::Table(RETRY), "How failures are tried again")
         .default(r#"{"max_retries": 3, "delay": "30s", "multiplier": 2.0, "max_delay": "1h", "jitter": 0.0}"#),
@@ -270,6 +274,9 @@ pub(super) const CONFIG: &[Key] = &[
     ]), "Commands that are told"),
     key("audit", Kind::Table(&[
         key("packages", Kind::FlagOr(&["dropped"]), "Which ended handoffs are kept as packages too: dropped, those that came as packages; true, all; false, none").default("\"dropped\""),
+        key("anchor", Kind::Anchor, "Where number and hash of the log's last line go: journal, syslog, or file: and the path of a file or FIFO; nowhere where nothing is set"),
+        key("anchor_lines", Kind::Whole(1, U32), "An anchor after so many lines").default("1000"),
+        key("anchor_interval", Kind::Duration(SECOND, LONGEST), "An anchor after this time, where there are new lines").default("\"10m\""),
     ]), "The audit log"),
     key("retention", Kind::Table(&[
         key("completed", ANY_DURATION, "How long completed handoffs are kept"),
@@ -368,6 +375,10 @@ impl Kind {
                 "pattern": "^ *0*[1-9][0-9]{0,8} */ *(s|sec|second|min|minute|h|hour|day) *$",
             }),
             Self::Loopback => loopback(),
+            Self::Anchor => json!({
+                "type": "string", "pattern": "^(journal|syslog|file:/[^\\x00]+)$",
+                "examples": ["journal", "file:/var/log/handoffd-anchors/shop"],
+            }),
             Self::Word(words) => json!({"enum": words}),
             Self::Text => word(),
             Self::Agent => json!({

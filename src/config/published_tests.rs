@@ -68,6 +68,10 @@ fn samples(kind: &Kind) -> (Vec<String>, Vec<String>) {
             &["\"127.0.0.1:9464\"", "\"127.1.2.3:0\"", "\"127.0.0.1:65535\""],
             &["\"0.0.0.0:9464\"", "\"10.0.0.1:9464\"", "\"127.0.0.1\"", "\"127.0.0.256:1\"", "\"127.0.0.1:65536\"", "\"localhost:9464\"", "\":9464\"", "9464", "\"\""],
         ),
+        Kind::Anchor => own(
+            &["\"journal\"", "\"syslog\"", "\"file:/var/log/x\""],
+            &["\"\"", "\"file\"", "\"file:\"", "\"file:/\"", "\"file:x\"", "\"/var/log/x\"", "\"file:/a\\u0000\"", "\"journald\"", "3"],
+        ),
         Kind::Rate => own(
             &["\"30/min\"", "\"1/s\"", "\"7 / day\""],
             &["\"0/min\"", "\"30\"", "\"30/fortnight\"", "\"/min\"", "\"-1/s\"", "\"9999999999/s\"", "30"],
@@ -301,7 +305,7 @@ fn the_defaults_of_the_schema_are_those_of_the_code() {
             }
         }
     }
-    assert_eq!(lines.len(), 25);
+    assert_eq!(lines.len(), 29);
     let config = Config::parse(&lines.concat(), Path::new("h.toml")).unwrap();
     assert_eq!(config, Config::default());
 }

@@ -15,6 +15,7 @@ use crate::durable::Durability;
 /// The shortest limit that is a limit at all.
 pub(super) const SHORTEST: Duration = Duration::from_millis(1);
 
+const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const U32: u64 = u32::MAX as u64;
 
@@ -58,6 +59,7 @@ pub(super) fn daemon(top: &Section<'_>, daemon: &mut Daemon) {
             v.integer(1..=U32)
         });
         s.set("max_hops", &mut daemon.max_hops, |v| v.integer(0..=U32));
+        s.set("max_chain", &mut daemon.max_chain, |v| v.integer(0..=U32));
         let network = &mut daemon.allow_network_fs;
         s.set("allow_network_fs", network, Value::boolean);
         s.set("allow_shared", &mut daemon.allow_shared, Value::boolean);
@@ -69,6 +71,7 @@ pub(super) fn defaults(top: &Section<'_>, defaults: &mut Defaults) {
         timeouts(s, defaults);
         s.set("kill_grace", &mut defaults.kill_grace, any_duration);
         s.set("linger", &mut defaults.linger, any_duration);
+        s.set("max_hold", &mut defaults.max_hold, limit);
         let wait = &mut defaults.dependency_wait;
         s.set("dependency_wait", wait, any_duration);
         let mut retry = RetryOverride::default();
@@ -137,6 +140,13 @@ pub(super) fn audit(top: &Section<'_>, audit: &mut Audit) {
         s.set("packages", &mut audit.packages, |v| {
             let words = [("dropped", KeptPackages::Dropped)];
             v.flag_or(KeptPackages::All, KeptPackages::None, &words)
+        });
+        s.set_some("anchor", &mut audit.anchor, Value::anchor);
+        s.set("anchor_lines", &mut audit.anchor_lines, |v| {
+            v.integer(1..=U32)
+        });
+        s.set("anchor_interval", &mut audit.anchor_interval, |v| {
+            v.duration(SECOND..=LONGEST)
         });
     });
 }

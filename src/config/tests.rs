@@ -28,7 +28,15 @@ fn no_configuration_is_the_documented_one() {
     assert_eq!(empty.daemon, example.daemon);
     assert_eq!(empty.defaults, example.defaults);
     assert_eq!(empty.intake, example.intake);
-    assert_eq!(empty.audit, example.audit);
+    let anchor = example.audit.anchor.clone();
+    assert_eq!((empty.audit.anchor.clone(), anchor.is_some()), (None, true));
+    assert_eq!(
+        Audit {
+            anchor,
+            ..empty.audit.clone()
+        },
+        example.audit
+    );
     assert_eq!(empty.context, example.context);
     assert_eq!(empty.context.most_tokens(), 50_000);
     assert_eq!(empty.retention, Retention::default());

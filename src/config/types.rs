@@ -72,6 +72,8 @@ pub struct Daemon {
     pub max_interruptions: u32,
     /// Bounds what results ask for in one chain.
     pub max_hops: u32,
+    /// The most handoffs that one chain sets in motion.
+    pub max_chain: u32,
     pub allow_network_fs: bool,
     /// Folders of handoffs may be written by everybody.
     pub allow_shared: bool,
@@ -92,6 +94,7 @@ impl Default for Daemon {
             on_stop: OnStop::Finish,
             max_interruptions: 5,
             max_hops: 16,
+            max_chain: 10_000,
             allow_network_fs: false,
             allow_shared: false,
         }
@@ -124,6 +127,8 @@ pub struct Defaults {
     pub kill_grace: Duration,
     /// How long an attempt may stay after leaving a whole result.
     pub linger: Duration,
+    /// The longest hold that a result may ask for.
+    pub max_hold: Duration,
     pub dependency_wait: Duration,
     pub retry: Retry,
 }
@@ -135,6 +140,7 @@ impl Default for Defaults {
             max_timeout: Duration::from_secs(24 * 60 * 60),
             kill_grace: Duration::from_secs(10),
             linger: Duration::from_secs(30),
+            max_hold: Duration::from_secs(24 * 60 * 60),
             dependency_wait: Duration::from_secs(60 * 60),
             retry: Retry::default(),
         }
@@ -372,9 +378,35 @@ pub struct Notify {
     pub completed: Option<Vec<String>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
     pub packages: KeptPackages,
+    /// Where number and hash of the log's last line go now and then.
+    pub anchor: Option<AnchorTo>,
+    /// After so many lines at the latest.
+    pub anchor_lines: u64,
+    /// After this time at the latest, where there is a new line.
+    pub anchor_interval: Duration,
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self {
+            packages: KeptPackages::default(),
+            anchor: None,
+            anchor_lines: 1000,
+            anchor_interval: Duration::from_secs(10 * 60),
+        }
+    }
+}
+
+/// A place for anchors that an attacker with the daemon's rights can't change afterwards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnchorTo {
+    Journal,
+    Syslog,
+    /// A file or FIFO that the daemon may only append to.
+    File(PathBuf),
 }
 
 /// Which handoffs that ended are also kept as packages.

@@ -11,12 +11,15 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::reader::{Findings, Section, join};
-use super::types::Rate;
+use super::types::{AnchorTo, Rate};
 use super::units::{self, Shown};
 use crate::protocol::agent::AgentName;
 
 /// No setting may be longer: far above any use, and far below what overflows a clock.
 pub(super) const LONGEST: Duration = Duration::from_secs(100 * 31_557_600);
+
+const ANCHOR_HINT: &str = "use \"journal\", \"syslog\", or \"file:\" and the whole path of a file or FIFO, \
+                           like \"file:/var/log/handoffd-anchors/shop\"";
 
 /// A value with its dotted key and its place.
 pub(super) struct Value<'a> {
@@ -153,6 +156,21 @@ impl<'a> Value<'a> {
         address
             .filter(|address| address.ip().is_loopback())
             .or_else(|| self.refuse(HINT))
+    }
+
+    /// Where anchors of the audit log go.
+    pub(super) fn anchor(&self) -> Option<AnchorTo> {
+        let DeValue::String(text) = self.raw else {
+            return self.refuse(ANCHOR_HINT);
+        };
+        match (text.as_ref(), text.strip_prefix("file:")) {
+            ("journal", _) => Some(AnchorTo::Journal),
+            ("syslog", _) => Some(AnchorTo::Syslog),
+            (_, Some(path)) if path.len() > 1 && path.starts_with('/') && !path.contains('\0') => {
+                Some(AnchorTo::File(path.into()))
+            }
+            _ => self.refuse(ANCHOR_HINT),
+        }
     }
 
     pub(super) fn rate(&self) -> Option<Rate> {

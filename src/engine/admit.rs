@@ -58,6 +58,9 @@ fn confirm(world: &World, links: &mut Links, id: &str, document: Option<&str>) {
         links.forget_the_way_here();
     }
     links.mark = (agrees && is_made).then_some(signed);
+    if links.mark.is_none() {
+        links.made = 0;
+    }
 }
 
 /// What a submission says of itself in the daemon's own block.

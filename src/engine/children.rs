@@ -155,7 +155,7 @@ fn refused(world: &World, spawn: &Spawn, why: &str) -> Vec<u8> {
     let mut record = Record::admit(spawn.request.clone(), &spawn.id, None);
     let actions = vec![
         "See the whole way with handoffd chain; let the specialists end it, or raise \
-         daemon.max_hops and send the daemon SIGHUP"
+         the limit that the message names and send the daemon SIGHUP"
             .to_owned(),
     ];
     let told = refusal(ErrorCode::Blocked, why.to_owned(), actions);
@@ -190,7 +190,7 @@ pub fn give_another_id(world: &World, mut decided: Box<Decided>, old: &str) {
     );
     rename(&mut decided.record, old, &new);
     world.expected.forget(old);
-    world.expected.await_from(&decided.record.meta.links.spawns);
+    world.expected.await_from(&decided.record, &decided.id);
     (decided.tries, decided.renamed) = (0, true);
     let change = Change::Advance {
         id: decided.id.clone(),

@@ -142,6 +142,7 @@ fn try_divert(
         record.set("acknowledgment", receipt.acknowledgment);
     }
     let refused = destination.refusal();
+    world.expected.tell_made(&mut record, &id);
     let (to, event) = apply(world, &mut record, &wanted, &request, destination);
     if let Some(back) = return_of(&record, &id, &world.config(), now.wall) {
         back.put_into(&mut record);
@@ -161,7 +162,7 @@ fn try_divert(
     }
     // What it sets in motion is made once it stands in waiting/, decided.
     let effects = has_effects(&record);
-    world.expected.await_from(&record.meta.links.spawns);
+    world.expected.await_from(&record, &id);
     let line = transition(&record, &id, event, State::Pending, to, now.wall);
     world.board.note(&record, &id, to, now.wall);
     packages::note(world, &record, &id, to);

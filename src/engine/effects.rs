@@ -88,7 +88,7 @@ pub fn settle(
     }
     world.board.note(&record, id, to, world.now().wall);
     let effects = has_effects(&record);
-    world.expected.await_from(&record.meta.links.spawns);
+    world.expected.await_from(&record, id);
     if effects && tasks::concerns(&record) {
         tasks::forewarn(world, record.to_mut(), id);
     }

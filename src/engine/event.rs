@@ -193,6 +193,10 @@ pub enum Event {
     /// Somebody wants to know how things stand.
     Figures(Sender<Box<Figures>>),
     Trouble(Option<String>),
+    /// The audit log is not as the daemon left it.
+    AuditAltered(String),
+    /// An anchor of the audit log was sent, or why it could not be.
+    Anchored(Option<String>),
     /// What an attempt left can't be deleted.
     Undeletable(String),
     /// The boards were written, or why they could not be.

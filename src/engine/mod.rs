@@ -8,6 +8,7 @@
 pub mod admit;
 pub mod again;
 pub mod ahead;
+mod anchors;
 pub mod arrivals;
 pub mod attempt;
 pub mod begin;
@@ -203,6 +204,8 @@ pub struct Engine {
     slow: Workers,
     /// Outcomes with large artifacts.
     large_outcomes: Workers,
+    /// Sends anchors of the audit log.
+    anchoring: anchors::Anchoring,
     /// Commands that tell people; may take their time.
     people: notify::People,
     /// What this turn of the loop gives to the actors, at its end.
@@ -389,6 +392,8 @@ impl Engine {
             Event::Swept { next } => self.on_swept(next),
             Event::Figures(tell) => self.on_figures(&tell),
             Event::Trouble(trouble) => self.on_trouble(trouble),
+            Event::AuditAltered(what) => self.problem("audit", Some(what)),
+            Event::Anchored(trouble) => self.problem("anchor", trouble),
             Event::Undeletable(what) => self.problem("rubbish", Some(what)),
             Event::Boards(trouble) => self.problem("boards", trouble),
             Event::Panicked => self.problem("bug", Some(PANICKED.to_owned())),

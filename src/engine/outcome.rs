@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::Config;
 use crate::engine::attempt::{NO_SLOT, Running};
 use crate::engine::delivery::brings_files;
 use crate::engine::effects::settle;
@@ -154,9 +155,8 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
         id,
         config: &config,
     };
-    let strict = config.intake.strict;
     let left = last_result::left(&collected);
-    let mut verdict = verdict(world, &work, collected, &running, (max_output, strict));
+    let mut verdict = verdict(world, &work, collected, &running, &config);
     let review = matches!(verdict, Verdict::NeedsReview(_));
     let mut cancel = None;
     if let Verdict::Completed(success) | Verdict::NeedsReview(success) = verdict {
@@ -217,6 +217,7 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
     if let Some(cancel) = &cancel {
         remember(&mut record, cancel.key.clone());
     }
+    world.expected.tell_made(&mut record, id);
     let decision = conclude(&mut record, verdict, &facts);
     last_result::note(&mut record, decision.to, kept);
     tasks::keep_gates(&mut record, gates);
@@ -302,7 +303,7 @@ fn verdict(
     work: &End,
     collected: Collected,
     running: &Running,
-    rules: (u64, bool),
+    config: &Config,
 ) -> Verdict {
     match work {
         End::NotStarted { errno, what } if is_passing(world, running, *errno) => {
@@ -321,10 +322,10 @@ fn verdict(
             counted: true,
             reason: reason.clone(),
         },
-        End::Answered(_) => judge(&ended(Exit::Lives, None, collected, running, rules)),
+        End::Answered(_) => judge(&ended(Exit::Lives, None, collected, running, config)),
         End::Died(death) => match death.why {
             Some(_) if death.fault.is_none() => {
-                judge(&ended(death.exit, death.why, collected, running, rules))
+                judge(&ended(death.exit, death.why, collected, running, config))
             }
             None if death.fault.is_none() && death.exit == Exit::Unknown => Verdict::Interrupted {
                 counted: true,
@@ -345,7 +346,7 @@ fn verdict(
                 reason: "the file it printed to was deleted while it ran".to_owned(),
             }
         }
-        End::Exited { exit, why } => judge(&ended(*exit, *why, collected, running, rules)),
+        End::Exited { exit, why } => judge(&ended(*exit, *why, collected, running, config)),
     }
 }
 
@@ -354,7 +355,7 @@ fn ended(
     why: Option<EndedFor>,
     collected: Collected,
     running: &Running,
-    (max_output, strict): (u64, bool),
+    config: &Config,
 ) -> Ended {
     // What is printed is counted from time to time only: it may have been too much at the end.
     let why = match why {
@@ -367,9 +368,10 @@ fn ended(
         result_file: collected.result_file,
         stdout: collected.stdout,
         stderr_tail: collected.stderr_tail,
-        limits: limits(&running.terms, max_output),
+        limits: limits(&running.terms, config.daemon.max_output_size),
         phase: running.request.phase.clone(),
-        strict,
+        strict: config.intake.strict,
+        max_hold: config.defaults.max_hold,
     }
 }
 

@@ -273,7 +273,7 @@ fn carry_on(
         }
         Action::Park => {
             if let Some(parked) = Parked::of(&record, world.now(), world.boot) {
-                world.expected.await_from(&record.meta.links.spawns);
+                world.expected.await_from(&record, id);
                 Found::Parked(parked)
             } else {
                 let told = refusal(

@@ -142,6 +142,7 @@ impl Engine {
                         Self::limits_of(&config, agent)
                     });
                 self.world.set_config(config);
+                self.anchoring.look_again();
                 self.ahead.begin_anew();
                 self.plan_retention();
                 self.refit();

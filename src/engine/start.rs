@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::clock::{Clock, Wall, boot_id};
 use crate::config::{Config, ConfigError, Watch};
 use crate::durable;
+use crate::engine::anchors::{self, Anchoring};
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::boards;
 use crate::engine::confine;
@@ -206,11 +207,18 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         let (events, inbox) = unbounded_channel();
         let clock = Clock::System;
         let since = clock.now().wall;
-        let audit = open_audit(&layout, &config, since)
+        let mut audit = open_audit(&layout, &config, since)
             .map_err(|error| StartError::in_root(&root, "audit/: ", &error))?;
         let recent = audit
             .recent(RECENT_BYTES)
             .map_err(system("audit/ can't be read"))?;
+        let anchoring = Anchoring::default();
+        let heard = anchoring.clone();
+        audit.on_synced(move |head| heard.hear(head));
+        let trouble = events.clone();
+        audit.on_altered(move |altered| {
+            let _ = trouble.send(Event::AuditAltered(altered.to_string()));
+        });
         let trouble = events.clone();
         let (committer, commit_thread) = Committer::start(
             layout.clone(),
@@ -242,7 +250,9 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             meter.as_ref().map(Meter::address),
         ));
         line::listen(&world, reader).map_err(system("the keeper can't be heard"))?;
-        let mut engine = build(&world, held, &recent, since, options)?;
+        let anchors = anchoring.start(&world);
+        let anchors = anchors.map_err(system("a thread can't be started"))?;
+        let mut engine = build(&world, held, &recent, since, options, anchoring)?;
         engine.plan_retention();
         engine.catch_up(shown_at, &recent);
         if let Some(meter) = meter {
@@ -254,7 +264,7 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         options.observer.ready(&engine.counts().to_string());
         engine.run(inbox, signals).await;
         untold.rest(options.drain);
-        farewell(&world, commit_thread);
+        farewell(&world, commit_thread, anchors);
         Ok(())
     })
 }
@@ -319,7 +329,7 @@ pub fn trim() {
 
 /// Lets what is being written be written, then leaves. Worker threads that still hold the world
 /// keep the committer open, so this waits for a last empty change instead of for the thread.
-fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>) {
+fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>, anchors: anchors::Running) {
     boards::write(world, false);
     let (tell, told) = std::sync::mpsc::channel();
     world
@@ -328,6 +338,7 @@ fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>) {
             let _ = tell.send(());
         });
     let _ = told.recv_timeout(Duration::from_secs(5));
+    anchors.finish();
     let _ = world.keeper().flush();
     drop(commit_thread);
     let _ = world.committer.spares().clear();
@@ -340,6 +351,7 @@ fn build(
     recent: &[Line],
     since: Wall,
     options: &Options,
+    anchoring: Anchoring,
 ) -> Result<Engine, StartError> {
     let config = world.config();
     // Watching starts before the first look, so that nothing falls between the two.
@@ -370,6 +382,7 @@ fn build(
         short: Workers::start(world, "short", 1).map_err(&threads)?,
         slow: Workers::start(world, "slow", 4).map_err(&threads)?,
         large_outcomes: Workers::start(world, "large", 4).map_err(&threads)?,
+        anchoring,
         people: super::notify::People::start(world).map_err(&threads)?,
         launches: Vec::new(),
         preparations: Vec::new(),

@@ -175,7 +175,7 @@ fn await_helpers(
                 why_refused(&refused),
                 vec![
                     "See the chain with handoffd chain; let the specialists end it, or raise \
-                     daemon.max_hops and send the daemon SIGHUP"
+                     the limit that the message names and send the daemon SIGHUP"
                         .to_owned(),
                 ],
             );

@@ -7,6 +7,9 @@
 
 mod failures;
 
+use std::fmt::Write as _;
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use crate::policy::reports::{Known, asks_for_clarification, check};
@@ -61,6 +64,8 @@ pub struct Ended {
     pub phase: Option<String>,
     /// The rules of quality count to the letter.
     pub strict: bool,
+    /// The longest hold.
+    pub max_hold: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -145,9 +150,6 @@ pub enum Verdict {
     },
 }
 
-/// The longest hold that a result can ask for.
-const MAX_HOLD_SECONDS: f64 = 7.0 * 24.0 * 3600.0;
-
 pub fn judge(ended: &Ended) -> Verdict {
     match ended.why {
         Some(EndedFor::Cancel) => return Verdict::Cancelled,
@@ -189,7 +191,7 @@ pub fn judge(ended: &Ended) -> Verdict {
             .filter(|asked| !asked.is_null())
     {
         return match asked.as_f64() {
-            Some(seconds) if wrong.is_empty() => held(seconds, result),
+            Some(seconds) if wrong.is_empty() => held(seconds, result, ended.max_hold),
             _ => Verdict::Failed(wrong_result(wrong, Some(result.clone()))),
         };
     }
@@ -333,22 +335,26 @@ fn succeeded(
     })
 }
 
-fn held(seconds: f64, result: &Map<String, Value>) -> Verdict {
+fn held(seconds: f64, result: &Map<String, Value>, most: Duration) -> Verdict {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "bounded above"
     )]
-    let wait_ms = (seconds.min(MAX_HOLD_SECONDS) * 1000.0).ceil() as u64;
+    let wait_ms = (seconds.min(most.as_secs_f64()) * 1000.0).ceil() as u64;
     let said = result
         .get("error")
         .and_then(|error| error.get("message"))
         .or_else(|| result.get("summary"))
         .and_then(Value::as_str);
-    let reason = match said {
-        Some(said) => format!("the specialist asked to be left alone for {seconds} s: {said}"),
-        None => format!("the specialist asked to be left alone for {seconds} s"),
-    };
+    let mut reason = format!("the specialist asked to pause for {seconds} s");
+    if seconds > most.as_secs_f64() {
+        let most = most.as_secs_f64();
+        let _ = write!(reason, ", and gets {most} s (defaults.max_hold)");
+    }
+    if let Some(said) = said {
+        let _ = write!(reason, ": {said}");
+    }
     Verdict::Held { wait_ms, reason }
 }
 

@@ -13,6 +13,7 @@ pub(in crate::policy) fn ended(exit: Exit, stdout: &str) -> Ended {
         limits: Limits::default(),
         phase: None,
         strict: false,
+        max_hold: Duration::from_secs(24 * 3600),
     }
 }
 
@@ -103,11 +104,7 @@ fn exit_codes_and_results() {
             r#"{"retry_after_seconds":"soon"}"#,
             "VALIDATION_FAILED+",
         ),
-        (
-            Code(0),
-            r#"{"retry_after_seconds":1e300}"#,
-            "held 604800000",
-        ),
+        (Code(0), r#"{"retry_after_seconds":1e300}"#, "held 86400000"),
         (Code(0), r#"{"retry_after_seconds":null}"#, "completed"),
         (Code(0), r#"{"status":"done"}"#, "completed"),
         (Code(0), r#"{"status":"success"}"#, "completed"),

@@ -57,6 +57,7 @@ fn end(record: &mut Record, exit: Exit, stdout: &str) -> Decision {
         limits: Limits::default(),
         phase: None,
         strict: false,
+        max_hold: std::time::Duration::from_secs(24 * 3600),
     };
     conclude(record, judge(&ended), &facts(exit))
 }

@@ -22,6 +22,8 @@ pub struct Links {
     pub hop: u32,
     /// How many of the hops were asked for by results, steps of workflows left out.
     pub asked: u32,
+    /// How many handoffs the chain had set in motion, this one included, as far as that was known.
+    pub made: u32,
     pub parent: Option<String>,
     /// Those that it has set in motion, in order.
     pub children: Vec<String>,
@@ -105,6 +107,7 @@ impl Links {
             chain: take(map, "chain")?,
             hop: take(map, "hop")?,
             asked: take(map, "asked")?,
+            made: take(map, "made")?,
             parent: take(map, "parent")?,
             children: take(map, "children")?,
             returns: take_list(map, "returns")?,
@@ -126,6 +129,7 @@ impl Links {
         put(map, "chain", &self.chain)?;
         put(map, "hop", &self.hop)?;
         put(map, "asked", &self.asked)?;
+        put(map, "made", &self.made)?;
         put(map, "parent", &self.parent)?;
         put(map, "children", &self.children)?;
         put(map, "returns", &self.returns)?;
@@ -152,6 +156,7 @@ impl Links {
         self.chain = None;
         self.hop = 0;
         self.asked = 0;
+        self.made = 0;
         self.parent = None;
         self.mark = None;
         self.trail.clear();

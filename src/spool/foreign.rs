@@ -178,7 +178,11 @@ fn word_on(layout: &Layout, state: State, id: &str, bytes: &[u8]) -> Word {
 
 /// The outcome that a record tells, if it has a line in the log.
 fn outcome_in(state: State, id: &str, bytes: &[u8]) -> Option<audit::Outcome> {
-    let record = Record::read(bytes).ok()?;
+    outcome_of(state, id, &Record::read(bytes).ok()?)
+}
+
+/// The same of a record that has been read.
+pub fn outcome_of(state: State, id: &str, record: &Record) -> Option<audit::Outcome> {
     let links = &record.meta.links;
     // What is on its way to another folder has the line of that, and what its parent wrote
     // straight to failed/ never had one.

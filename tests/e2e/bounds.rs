@@ -109,6 +109,45 @@ fn who_asks_for_the_same_help_again_and_again_is_stopped() {
 }
 
 #[test]
+fn a_chain_that_branches_at_every_hop_is_stopped_by_max_chain() {
+    let branches = r#"printf '{"status": "delegate", "handoff": {"children": [
+        {"agent": "@tree", "input": {"n": "%s-1"}}, {"agent": "@tree", "input": {"n": "%s-2"}},
+        {"agent": "@tree", "input": {"n": "%s-3"}}]}}' $HANDOFF_ID $HANDOFF_ID $HANDOFF_ID"#;
+    let root = Root::team(
+        "daemon.max_chain = 20\ndaemon.max_hops = 10\ndaemon.max_concurrent = 1",
+        &[("tree", branches)],
+    );
+    let daemon = Daemon::start(&root);
+    root.drop_request("tree", &ask("@tree"));
+    // The count survives the daemon.
+    wait_until("some branches", || {
+        (root.names("handoffs/waiting").len() >= 4).then_some(())
+    });
+    daemon.kill();
+    let _daemon = Daemon::start(&root);
+    wait_until("a refusal", || {
+        let failed = root.names("handoffs/failed");
+        let refused = |name: &String| {
+            let record = root.record_in("failed", name.trim_end_matches(".json"));
+            record.is_some_and(|it| text(&it["error"]["message"]).contains("max_chain is 20"))
+        };
+        failed.iter().any(refused).then_some(())
+    });
+    let cancel = json!({ "action": "cancel", "handoff_id": "tree" });
+    root.command("stop.json", &cancel);
+    root.failed("tree");
+    let all = ["waiting", "completed", "failed", "in-progress", "pending"];
+    let all: usize = all
+        .iter()
+        .map(|state| root.names(&format!("handoffs/{state}")).len())
+        .sum();
+    // Those that were refused have records too, and one attempt that was cut off may count twice.
+    assert!((20..60).contains(&all), "{all}");
+    let (_, code) = root.failed("tree");
+    assert_eq!(code, "CANCELLED");
+}
+
+#[test]
 fn many_children_are_one_hop_and_too_many_are_a_mistake() {
     let many = |count: usize| {
         let kids = vec!["{\"agent\": \"@kid\"}"; count].join(",");

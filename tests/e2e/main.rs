@@ -45,6 +45,7 @@ mod leavings;
 mod letter;
 mod lifecycle;
 mod looking;
+mod meddled_log;
 mod meddling;
 mod notify;
 mod outputs;

@@ -17,10 +17,11 @@ use crate::protocol::name::{Name, classify};
 use crate::protocol::record::{Record, RecordError};
 use crate::protocol::shown::word;
 use crate::protocol::view::View;
-use crate::spool::foreign::{is_forged, own_states};
+use crate::spool::foreign::{is_forged, outcome_of, own_states};
 use crate::spool::layout::Layout;
 use crate::spool::look::{Identity, Looked, look};
 use crate::spool::scan;
+use crate::store::audit;
 
 /// More readers than this only wait for each other.
 const MOST_READERS: usize = 8;
@@ -76,6 +77,8 @@ pub struct Digest {
     pub refused: Vec<String>,
     pub destination: Option<String>,
     pub wait: Option<Wait>,
+    /// Its outcome, if the log must have the line of it.
+    pub outcome: Option<audit::Outcome>,
 }
 
 /// What a wait needs to be woken.
@@ -89,7 +92,7 @@ pub struct Wait {
 }
 
 impl Digest {
-    fn of(record: &Record, state: State) -> Self {
+    fn of(record: &Record, id: &str, state: State) -> Self {
         let links = &record.meta.links;
         Self {
             revision: record.meta.revision,
@@ -105,6 +108,9 @@ impl Digest {
                 .collect(),
             destination: record.meta.destination.clone(),
             wait: (state == State::Waiting).then(|| Wait::of(record)),
+            outcome: (state.is_final())
+                .then(|| outcome_of(state, id, record))
+                .flatten(),
         }
     }
 }
@@ -270,7 +276,7 @@ fn read_one(
             Ok(record) => {
                 let mut faults = record::check(&record, id, state, works);
                 faults.extend(outcome::check(&record, state));
-                (Some(Digest::of(&record, state)), Some(identity), faults)
+                (Some(Digest::of(&record, id, state)), Some(identity), faults)
             }
             Err(error @ RecordError::Newer(_)) => {
                 let fault = Fault::new(

@@ -1,14 +1,16 @@
 //! The audit log against the folders: unbroken, one outcome for each budget, and its last word
-//! on each handoff is where that handoff stands.
+//! on each handoff is where that handoff stands. And the other way: each outcome and each wait has its
+//! line, which is on disk before the record.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
-use super::gather::Seen;
-use super::{Fault, Invariant, Report};
+use super::gather::{Seen, Standing};
+use super::{Breach, Fault, Invariant, Report};
 use crate::protocol::lifecycle::State;
+use crate::protocol::shown::word;
 use crate::spool::layout::Layout;
-use crate::store::audit::{self, Line, TORN_LINE};
+use crate::store::audit::{self, Line, TORN_LINE, Word};
 
 const BY_HAND: &str = "if nobody moved it by hand, something did that should not have: see its \
                        lines with handoffd audit ID";
@@ -31,6 +33,7 @@ struct Told {
 pub fn check(layout: &Layout, seen: &mut Seen, works: bool, report: &mut Report) -> io::Result<()> {
     let mut told: HashMap<String, Told> = HashMap::new();
     let mut twice: Vec<(String, u64, u64)> = Vec::new();
+    let mut outcomes: HashSet<(String, State, Option<u64>)> = HashSet::new();
     let mut first = None;
     let mut torn_at = 0;
     let dir = layout.audit();
@@ -41,6 +44,11 @@ pub fn check(layout: &Layout, seen: &mut Seen, works: bool, report: &mut Report)
         first.get_or_insert(line.seq);
         if line.event == TORN_LINE {
             torn_at = line.seq;
+        }
+        if let Some((id, state, revision)) = audit::Outcome::key_of(line)
+            && seen.ids.contains_key(id)
+        {
+            outcomes.insert((id.to_owned(), state, revision));
         }
         if let Some(id) = &line.handoff_id {
             note(&mut told, &mut twice, id, line, torn_at);
@@ -75,8 +83,65 @@ pub fn check(layout: &Layout, seen: &mut Seen, works: bool, report: &mut Report)
         report.breaches.push(fault.at(layout.relative(&dir), None));
     }
     compare(layout, seen, &told, works, report);
+    without_line(layout, seen, &told, &outcomes, report)?;
     seen.audited = told.into_keys().collect();
     Ok(())
+}
+
+/// Records that the log knows nothing of: somebody else made or edited them.
+fn without_line(
+    layout: &Layout,
+    seen: &Seen,
+    told: &HashMap<String, Told>,
+    outcomes: &HashSet<(String, State, Option<u64>)>,
+    report: &mut Report,
+) -> io::Result<()> {
+    let mut asked = Vec::new();
+    let mut places = Vec::new();
+    for (id, standings) in &seen.ids {
+        for standing in standings {
+            let Some(record) = &standing.record else {
+                continue;
+            };
+            if let Some(outcome) = &record.outcome
+                && !outcomes.contains(&(id.clone(), standing.state, outcome.revision))
+            {
+                asked.push(outcome.clone());
+                places.push(standing);
+            }
+            let is_wait = standing.state == State::Waiting && seen.log_is_complete;
+            if is_wait && !told.contains_key(id) {
+                report.breaches.push(no_line(standing, "it waits", id));
+            }
+        }
+    }
+    if asked.is_empty() {
+        return Ok(());
+    }
+    // The log may begin after they ended.
+    let words = audit::outcomes(&layout.audit(), &asked)?;
+    let never = |(word, standing)| (word == Word::Never).then_some(standing);
+    for standing in words.into_iter().zip(places).filter_map(never) {
+        let id = standing.path.rsplit('/').next().unwrap_or_default();
+        let id = id.strip_suffix(".json").unwrap_or(id);
+        report
+            .breaches
+            .push(no_line(standing, "it has an outcome", id));
+    }
+    Ok(())
+}
+
+fn no_line(standing: &Standing, what: &str, id: &str) -> Breach {
+    let fault = Fault::new(
+        Invariant::Audit,
+        format!("{what}, and the audit log has no line of it: somebody else made or edited it"),
+        format!(
+            "don't believe it; move it away: mv {} {}",
+            word(&standing.path),
+            word(&format!("{id}.json"))
+        ),
+    );
+    fault.at(standing.path.clone(), standing.identity)
 }
 
 /// Takes in one line about a handoff; one without a revision is about a file, or a command.

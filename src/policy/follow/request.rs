@@ -58,6 +58,7 @@ pub(super) fn spawn(
         &asked.agent,
         &asked.said,
         asked.by_result,
+        index,
         config,
     );
     let child = link.child_id(record, id, index, now);
@@ -114,6 +115,7 @@ pub(super) struct Link {
     chain: String,
     hop: u32,
     asked: u32,
+    made: u32,
     trail: Vec<String>,
     /// Why it may not be.
     pub refused: Option<String>,
@@ -126,11 +128,12 @@ impl Link {
         agent: &AgentName,
         said: &Value,
         by_result: bool,
+        index: usize,
         config: &Config,
     ) -> Self {
         let links = &record.meta.links;
         let entry = format!("{agent} {}", &sha256(said.to_string().as_bytes())[..16]);
-        let refused = refusal(record, id, agent, &entry, by_result, config);
+        let refused = refusal(record, id, agent, &entry, by_result, index, config);
         let mut trail: Vec<String> = links.trail.iter().chain(&links.asks).cloned().collect();
         if by_result {
             trail.push(entry);
@@ -144,6 +147,7 @@ impl Link {
             } else {
                 links.asked
             },
+            made: made_with_this(record, index),
             trail,
             refused,
         }
@@ -170,7 +174,7 @@ impl Link {
         let mut block = json!({
             "format": 1, "revision": 0, "attempts": [],
             "chain": self.chain, "hop": self.hop,
-            "asked": self.asked, "parent": id, "trail": self.trail,
+            "asked": self.asked, "made": self.made, "parent": id, "trail": self.trail,
         });
         for (key, value) in [("written", written), ("carried", carried)] {
             if !value.is_empty() {
@@ -205,6 +209,12 @@ fn asked_with_this(record: &Record) -> u32 {
         .saturating_add(1)
 }
 
+/// How many handoffs the chain has set in motion with the one of this index.
+fn made_with_this(record: &Record, index: usize) -> u32 {
+    let more = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
+    record.meta.links.made.saturating_add(more)
+}
+
 /// Why a result may not ask for this, in a sentence that names the chain.
 fn refusal(
     record: &Record,
@@ -212,6 +222,7 @@ fn refusal(
     agent: &AgentName,
     entry: &str,
     by_result: bool,
+    index: usize,
     config: &Config,
 ) -> Option<String> {
     if !by_result {
@@ -237,6 +248,13 @@ fn refusal(
             "chain {chain} is too long: {agent} would be hop {asked} that a result asks for, and \
              daemon.max_hops is {} ({way} → {agent})",
             config.daemon.max_hops
+        ));
+    }
+    if made_with_this(record, index) > config.daemon.max_chain {
+        return Some(format!(
+            "chain {chain} is too large: it has set {} handoffs in motion, and daemon.max_chain \
+             is {}",
+            links.made, config.daemon.max_chain
         ));
     }
     None

@@ -58,7 +58,7 @@ pub fn return_of(record: &Record, id: &str, config: &Config, now: Wall) -> Optio
     Request::from_record(record, &stem).ok()?;
     let context = context(record, id, &view, outcome);
     let said = Value::Object(context.clone());
-    let link = Link::new(record, id, &caller, &said, true, config);
+    let link = Link::new(record, id, &caller, &said, true, 0, config);
     let child = link.child_id(record, id, 0, now);
     let mut handoff = json!({
         "id": child, "timestamp": now.to_string(), "type": "return",

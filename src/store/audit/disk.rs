@@ -4,12 +4,14 @@
 //! keeps half a line. What was written and not synced yet is kept, because after a failed sync
 //! the same bytes are written again.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::files::DayFile;
+use super::line::hash;
 use crate::durable::{self, Durability};
 
 /// The three calls that can fail for want of a disk; a test puts its own in.
@@ -39,11 +41,31 @@ impl Disk for RealDisk {
 /// offset, and with it the chance to write the same bytes again after a failed sync.
 pub(super) struct Current {
     pub day: String,
+    pub path: PathBuf,
     pub file: Arc<File>,
     pub len: u64,
 }
 
 impl Current {
+    /// Whether the file still stands under its name and ends with this line.
+    pub fn ends_with(&self, line_len: u64, line_hash: &str) -> io::Result<bool> {
+        let here = self.file.metadata()?;
+        let is_named = match fs::symlink_metadata(&self.path) {
+            Ok(named) => (named.dev(), named.ino()) == (here.dev(), here.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        if !is_named || here.len() != self.len {
+            return Ok(false);
+        }
+        let Some(begin) = self.len.checked_sub(line_len + 1) else {
+            return Ok(self.len == 0);
+        };
+        let mut line = vec![0; usize::try_from(line_len).map_err(io::Error::other)? + 1];
+        self.file.read_exact_at(&mut line, begin)?;
+        Ok(line.pop() == Some(b'\n') && hash(&line) == line_hash)
+    }
+
     pub fn open(day: DayFile) -> io::Result<Self> {
         let file = File::options()
             .read(true)
@@ -54,6 +76,7 @@ impl Current {
         let len = file.metadata()?.len();
         Ok(Self {
             day: day.day,
+            path: day.path,
             file: Arc::new(file),
             len,
         })

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::altered::Head;
 use super::line::{Line, hash};
 use super::log::Torn;
 use crate::durable;
@@ -134,6 +135,8 @@ pub(super) struct Tail {
 pub(super) struct Last {
     pub seq: u64,
     pub hash: String,
+    /// In bytes, without newline.
+    pub len: u64,
     /// Up to this number, all lines were on disk when it was written.
     pub synced: u64,
 }
@@ -142,8 +145,9 @@ pub(super) struct TornTail {
     pub said: Torn,
     pub path: PathBuf,
     pub closed: bool,
-    /// Of the last line as it stands.
+    /// Of the last line as it stands, like its length in bytes.
     pub hash: String,
+    pub len: u64,
 }
 
 /// Reads from the end until the first line that is whole.
@@ -165,6 +169,7 @@ pub(super) fn tail(dir: &Path) -> io::Result<Tail> {
                     path: day.path.clone(),
                     closed,
                     hash: hash(&bytes),
+                    len: bytes.len() as u64,
                 });
                 torn.said.bytes += bytes.len() as u64;
                 torn.said.lines += 1;
@@ -173,6 +178,7 @@ pub(super) fn tail(dir: &Path) -> io::Result<Tail> {
                 let last = Some(Last {
                     seq: line.seq,
                     hash: hash(&bytes),
+                    len: bytes.len() as u64,
                     synced: line.reach().saturating_sub(1),
                 });
                 return Ok(Tail { newest, last, torn });
@@ -200,6 +206,26 @@ pub fn recent(dir: &Path, max_bytes: u64) -> io::Result<Vec<Line>> {
     }
     found.reverse();
     Ok(found)
+}
+
+/// Whether the log has this very line.
+pub fn has_line(dir: &Path, head: &Head) -> io::Result<bool> {
+    let mut files = list(dir)?;
+    while let Some(day) = files.pop() {
+        let mut lines = Backwards::open(&day.path)?;
+        while let Some(raw) = lines.next()? {
+            let Some(line) = Line::parse(&raw.bytes) else {
+                continue;
+            };
+            if line.seq == head.seq && hash(&raw.bytes) == head.hash {
+                return Ok(true);
+            }
+            if line.seq < head.seq {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// All whole lines, the last one first, read only as far as they are asked for.

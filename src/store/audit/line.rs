@@ -18,6 +18,10 @@ use crate::json_text;
 /// `first`, `last` and `seal` it tells of lines that are missing further up.
 pub const TORN_LINE: &str = "torn_line";
 
+/// Somebody else changed the end of the log while a daemon had it open. `expected` and `found`, each
+/// with its hash, say which line the daemon left there and which one it met.
+pub const ALTERED: &str = "audit_altered";
+
 /// How many of the lines before this one were not on disk when it was written; left out if all
 /// were, or if nobody syncs.
 const UNSYNCED: &str = "unsynced";

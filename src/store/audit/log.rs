@@ -20,10 +20,10 @@
 use std::borrow::Borrow;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::altered::{Altered, Head};
 use super::disk::{Chunk, Current, Disk, RealDisk, Unsynced};
 use super::files::{self, DayFile};
 use super::holes::{self, Hole};
@@ -60,6 +60,8 @@ pub struct AuditLog {
     current: Option<Current>,
     seq: u64,
     prev: String,
+    /// Of the last line, in bytes, without newline.
+    last_len: u64,
     /// Up to this number all lines are on disk.
     synced: u64,
     /// Lengths to cut back to, for files that a failed append touched.
@@ -69,7 +71,11 @@ pub struct AuditLog {
     unsynced: Unsynced,
     /// A file was created whose name is not synced yet.
     new_name: bool,
+    on_altered: Option<Tell<Altered>>,
+    on_synced: Option<Tell<Head>>,
 }
+
+type Tell<T> = Box<dyn Fn(T) + Send>;
 
 impl AuditLog {
     /// Opens the log in `dir`, making the folder if need be, closes a torn last line and tells of
@@ -83,11 +89,14 @@ impl AuditLog {
             current: None,
             seq: 0,
             prev: no_line(),
+            last_len: 0,
             synced: 0,
             undo: Vec::new(),
             lost: false,
             unsynced: Unsynced::default(),
             new_name: false,
+            on_altered: None,
+            on_synced: None,
         };
         fs::create_dir_all(dir)?;
         // Only here: while a log is open there is no power cut, and whoever breaks it is not one.
@@ -127,6 +136,24 @@ impl AuditLog {
         self.seq
     }
 
+    /// Calls this whenever the end of the log is not as this log left it.
+    pub fn on_altered(&mut self, tell: impl Fn(Altered) + Send + 'static) {
+        self.on_altered = Some(Box::new(tell));
+    }
+
+    /// Calls this with the last line, now and after every good [`sync`](Self::sync).
+    pub fn on_synced(&mut self, tell: impl Fn(Head) + Send + 'static) {
+        tell(self.head());
+        self.on_synced = Some(Box::new(tell));
+    }
+
+    fn head(&self) -> Head {
+        Head {
+            seq: self.seq,
+            hash: self.prev.clone(),
+        }
+    }
+
     /// Adds the events in their order, all or none, with one write (two if midnight lies
     /// between them). They are on disk after the next good [`sync`](Self::sync).
     ///
@@ -150,6 +177,9 @@ impl AuditLog {
         }
         self.unsynced = Unsynced::default();
         self.synced = self.seq;
+        if let Some(tell) = &self.on_synced {
+            tell(self.head());
+        }
         Ok(())
     }
 
@@ -164,15 +194,48 @@ impl AuditLog {
         if self.roll_back().is_err() {
             self.undo.clear();
             self.lost = true;
-        } else if let Some(current) = &self.current {
-            let found = current.file.metadata()?;
-            // Deleted or written to by someone else. Going on blindly would write into a file
-            // without a name, or over their bytes; both are for `verify` to show.
-            self.lost |= found.nlink() == 0 || found.len() != current.len;
         }
         if self.lost {
             self.resume(at)?;
             self.lost = false;
+        } else if let Some(current) = &self.current
+            && !current.ends_with(self.last_len, &self.prev)?
+        {
+            self.go_on_after_others(at)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody else touched the newest file. Number and hash go on from the last line that this
+    /// log wrote, so that `verify` shows whatever was done.
+    fn go_on_after_others(&mut self, at: Wall) -> io::Result<()> {
+        fs::create_dir_all(&self.dir)?;
+        let tail = files::tail(&self.dir)?;
+        let file = tail.newest.as_ref().map(|day| files::name_of(&day.day));
+        self.current = tail.newest.map(Current::open).transpose()?;
+        let found = tail.last.map(|last| Head {
+            seq: last.seq,
+            hash: last.hash,
+        });
+        let expected = self.head();
+        if tail.torn.is_none() && found.as_ref() == Some(&expected) {
+            // A copy of the file took its place.
+            return Ok(());
+        }
+        if let Some(torn) = tail.torn.filter(|torn| !torn.closed) {
+            self.close_line(&torn.path)?;
+        }
+        let altered = Altered {
+            file,
+            expected,
+            found: found.unwrap_or(Head {
+                seq: 0,
+                hash: no_line(),
+            }),
+        };
+        self.write(&[altered.event(at)])?;
+        if let Some(tell) = &self.on_altered {
+            tell(altered);
         }
         Ok(())
     }
@@ -188,6 +251,7 @@ impl AuditLog {
         {
             self.seq = last.seq;
             self.prev = last.hash;
+            self.last_len = last.len;
             self.synced = self.synced.max(last.synced);
         }
         let Some(torn) = tail.torn else {
@@ -197,6 +261,7 @@ impl AuditLog {
             self.close_line(&torn.path)?;
         }
         self.prev = torn.hash;
+        self.last_len = torn.len;
         let said = torn.said;
         let event = Event::new(at, TORN_LINE)
             .with("file", said.file.as_str())
@@ -224,6 +289,7 @@ impl AuditLog {
 
     fn write<E: Borrow<Event>>(&mut self, events: &[E]) -> io::Result<()> {
         let (mut seq, mut prev) = (self.seq, self.prev.clone());
+        let mut last_len = self.last_len;
         let mut parts: Vec<(String, Vec<u8>)> = Vec::new();
         let mut day = self
             .current
@@ -239,6 +305,7 @@ impl AuditLog {
             if !mutant::is("audit-without-hash") {
                 prev = hash(&line);
             }
+            last_len = line.len() as u64;
             if parts.last().is_none_or(|part| part.0 != day) {
                 parts.push((day.clone(), Vec::new()));
             }
@@ -262,7 +329,7 @@ impl AuditLog {
         for chunk in written {
             self.keep(chunk);
         }
-        (self.seq, self.prev) = (seq, prev);
+        (self.seq, self.prev, self.last_len) = (seq, prev, last_len);
         Ok(())
     }
 

@@ -10,9 +10,14 @@
 //! were not synced, a power cut may take some and keep later ones; such an event then names the
 //! numbers that are missing.
 //!
+//! A daemon that meets an end of the log which it did not write adds an `audit_altered` event and goes
+//! on from its own last line ([`altered`]).
+//!
 //! Deliberately absent: rotation by size and deletion of old days (both would break the chain;
 //! whoever wants them archives whole files), and any opinion on what the events mean.
 
+mod altered;
+mod anchor;
 mod disk;
 mod files;
 mod holes;
@@ -24,9 +29,14 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use files::{newest_first, recent};
+pub use altered::{Altered, Head};
+pub use anchor::{Anchor, Anchors};
+pub use files::{has_line, newest_first, recent};
 pub use holes::Hole;
-pub use line::{Event, Line, TORN_LINE};
+pub use line::{ALTERED, Event, Line, TORN_LINE};
 pub use log::{AuditLog, Opened, Torn};
 pub use outcome::{Outcome, Word, is_at_its_time, outcome, outcomes};
-pub use verify::{Fault, MAX_PROBLEMS, Problem, Verdict, verify, verify_each};
+pub use verify::{
+    Fault, MAX_PROBLEMS, Problem, Verdict, verify, verify_against, verify_against_nothing,
+    verify_each,
+};

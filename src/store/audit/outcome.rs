@@ -45,11 +45,18 @@ impl Outcome {
         }
     }
 
-    fn is_told_by(&self, line: &Line) -> bool {
+    /// What decides whether a line is the one of an outcome. Absent for a line of anything else.
+    pub fn key_of(line: &Line) -> Option<(&str, State, Option<u64>)> {
+        let word = line.detail.get("to")?.as_str()?;
+        let finals = [State::Completed, State::Failed];
+        let state = finals.into_iter().find(|state| state.status() == word)?;
         let revision = line.detail.get("revision");
-        line.handoff_id.as_deref() == Some(&*self.id)
-            && line.detail.get("to").and_then(|to| to.as_str()) == Some(self.state.status())
-            && revision.and_then(serde_json::Value::as_u64) == self.revision
+        let revision = revision.and_then(serde_json::Value::as_u64);
+        Some((line.handoff_id.as_deref()?, state, revision))
+    }
+
+    fn is_told_by(&self, line: &Line) -> bool {
+        Self::key_of(line) == Some((&*self.id, self.state, self.revision))
     }
 }
 

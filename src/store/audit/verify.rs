@@ -7,13 +7,16 @@
 //! A place where a power cut may have taken lines waits for the event that tells of it
 //! ([`super::holes`]); without one it is a problem like any other.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use super::anchor::{Anchors, Placed};
 use super::files::{self, name_of};
 use super::holes::{Mark, lost, seal};
 use super::line::{Line, TORN_LINE, hash, no_line};
+use crate::clock::Wall;
 use crate::durable;
 
 /// How many problems are listed; the rest is only counted.
@@ -29,6 +32,10 @@ pub struct Verdict {
     /// Lines that a crash tore or took, and that an event tells of as it should. They are no
     /// problem.
     pub torn: u64,
+    /// Anchors that were held against the log.
+    pub anchored: u64,
+    /// Anchors of lines before the first one that is there.
+    pub older: u64,
     /// The first [`MAX_PROBLEMS`].
     pub problems: Vec<Problem>,
     /// How many there are in all.
@@ -63,6 +70,12 @@ pub enum Fault {
     NotTheFirst,
     #[error("not a line of this log, and no {TORN_LINE} event follows")]
     Unreadable,
+    #[error("line {seq} is not what it was when this anchor was made, at {at}")]
+    NotAsAnchored { seq: u64, at: Wall },
+    #[error("line {seq} was there when this anchor was made, at {at}, and is gone")]
+    AnchoredIsGone { seq: u64, at: Wall },
+    #[error("an anchor that can't be read: {0}")]
+    BrokenAnchor(String),
     #[error("torn at the end of the log; the daemon closes it when it starts")]
     Torn,
 }
@@ -72,35 +85,24 @@ pub fn verify(dir: &Path) -> io::Result<Verdict> {
     verify_each(dir, |_| {})
 }
 
+/// The same, and holds every anchor against the line that it is of. A problem with one names the
+/// place of the anchor.
+pub fn verify_against(dir: &Path, anchors: &Anchors) -> io::Result<Verdict> {
+    let mut check = Check::new(anchors);
+    check.files(dir, |_| {})?;
+    Ok(check.finish())
+}
+
+/// What is to be said where there is no log at all.
+pub fn verify_against_nothing(anchors: &Anchors) -> Verdict {
+    Check::new(anchors).finish()
+}
+
 /// The same, and hands every whole line to `each` on the way.
-pub fn verify_each(dir: &Path, mut each: impl FnMut(&Line)) -> io::Result<Verdict> {
-    let mut check = Check {
-        verdict: Verdict::default(),
-        before: Place::default(),
-        prev: no_line(),
-        prev_open: false,
-        unread: Vec::new(),
-        seal: no_line(),
-        untold: Vec::new(),
-    };
-    let mut bytes = Vec::new();
-    for day in files::list(dir)? {
-        check.verdict.files += 1;
-        let file = name_of(&day.day);
-        let mut reader =
-            BufReader::new(File::open(&day.path).map_err(|error| durable::at(&day.path, &error))?);
-        let mut line = 0;
-        loop {
-            bytes.clear();
-            if reader.read_until(b'\n', &mut bytes)? == 0 {
-                break;
-            }
-            line += 1;
-            let open = bytes.pop_if(|last| *last == b'\n').is_none();
-            let file = file.clone();
-            check.line(Place { file, line }, &bytes, open, &mut each);
-        }
-    }
+pub fn verify_each(dir: &Path, each: impl FnMut(&Line)) -> io::Result<Verdict> {
+    let none = Anchors::default();
+    let mut check = Check::new(&none);
+    check.files(dir, each)?;
     Ok(check.finish())
 }
 
@@ -120,7 +122,17 @@ impl Place {
     }
 }
 
-struct Check {
+impl Placed {
+    fn has(&self, fault: Fault) -> Problem {
+        Problem {
+            file: self.file.clone(),
+            line: self.line,
+            fault,
+        }
+    }
+}
+
+struct Check<'a> {
     verdict: Verdict,
     /// Where the line before stands, and its hash.
     before: Place,
@@ -133,15 +145,59 @@ struct Check {
     seal: String,
     /// Holes that nothing has told of yet, and what they are if nothing does.
     untold: Vec<(Mark, Vec<Problem>)>,
+    anchors: &'a Anchors,
+    /// The number of the first whole line.
+    first: Option<u64>,
+    /// The numbers of anchors whose line was met.
+    met: HashSet<u64>,
 }
 
-impl Check {
+impl<'a> Check<'a> {
+    fn new(anchors: &'a Anchors) -> Self {
+        Self {
+            verdict: Verdict::default(),
+            before: Place::default(),
+            prev: no_line(),
+            prev_open: false,
+            unread: Vec::new(),
+            seal: no_line(),
+            untold: Vec::new(),
+            anchors,
+            first: None,
+            met: HashSet::new(),
+        }
+    }
+
+    fn files(&mut self, dir: &Path, mut each: impl FnMut(&Line)) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for day in files::list(dir)? {
+            self.verdict.files += 1;
+            let file = name_of(&day.day);
+            let opened = File::open(&day.path).map_err(|error| durable::at(&day.path, &error))?;
+            let mut reader = BufReader::new(opened);
+            let mut line = 0;
+            loop {
+                bytes.clear();
+                if reader.read_until(b'\n', &mut bytes)? == 0 {
+                    break;
+                }
+                line += 1;
+                let open = bytes.pop_if(|last| *last == b'\n').is_none();
+                let file = file.clone();
+                self.line(Place { file, line }, &bytes, open, &mut each);
+            }
+        }
+        Ok(())
+    }
+
     fn line(&mut self, place: Place, bytes: &[u8], open: bool, each: &mut impl FnMut(&Line)) {
         let actual = hash(bytes);
         if let Some(line) = Line::parse(bytes) {
             self.whole(&place, &line);
             each(&line);
             self.verdict.lines += 1;
+            self.first.get_or_insert(line.seq);
+            self.hold_anchors(line.seq, &actual);
             self.verdict.last_seq = line.seq;
             self.seal.clone_from(&actual);
         } else {
@@ -219,6 +275,44 @@ impl Check {
         problems
     }
 
+    /// Holds the anchors of a line against it. Of two lines with one number, both must be right.
+    fn hold_anchors(&mut self, seq: u64, hash: &str) {
+        let Some(placed) = self.anchors.placed.get(&seq) else {
+            return;
+        };
+        self.met.insert(seq);
+        for it in placed.iter().filter(|it| it.anchor.head.hash != hash) {
+            let at = it.anchor.at;
+            self.report(it.has(Fault::NotAsAnchored { seq, at }));
+        }
+    }
+
+    /// Counts the anchors, and reports those whose line is not there.
+    fn close_anchors(&mut self) {
+        for (file, line, why) in &self.anchors.unreadable {
+            self.report(Problem {
+                file: file.clone(),
+                line: *line,
+                fault: Fault::BrokenAnchor(why.clone()),
+            });
+        }
+        for (&seq, placed) in &self.anchors.placed {
+            // A log that was archived from its beginning on says so by itself.
+            let counted = placed.len() as u64;
+            if self.first.is_some_and(|first| seq < first) {
+                self.verdict.older += counted;
+                continue;
+            }
+            self.verdict.anchored += counted;
+            if seq > 0 && !self.met.contains(&seq) {
+                for it in placed {
+                    let at = it.anchor.at;
+                    self.report(it.has(Fault::AnchoredIsGone { seq, at }));
+                }
+            }
+        }
+    }
+
     /// An unreadable end is what a crash leaves; so is a whole line without its newline.
     fn finish(mut self) -> Verdict {
         for (_, problems) in std::mem::take(&mut self.untold) {
@@ -231,6 +325,7 @@ impl Check {
         for place in torn {
             self.report(place.has(Fault::Torn));
         }
+        self.close_anchors();
         self.verdict
     }
 

@@ -6,9 +6,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{AT, Invariant, Root, completed};
+use super::{AT, Invariant, Root, completed, failed, waiting};
 use crate::inspect::deep::examine;
 use crate::protocol::lifecycle::State;
+use crate::protocol::record::Record;
 
 #[test]
 fn an_id_in_two_folders_or_in_none_is_found() {
@@ -87,7 +88,11 @@ fn a_record_that_is_not_whole_is_found() {
     let root = Root::edited(State::Completed, "done", |doc| {
         doc["handoffd"]["revision"] = json!(0);
     });
-    root.only(Invariant::WholeRecord, path, "revision");
+    let found = root.found();
+    let said = |(invariant, at, what): &(Invariant, String, String)| {
+        *invariant == Invariant::WholeRecord && at == path && what.contains("revision")
+    };
+    assert!(found.iter().any(said), "{found:#?}");
     let root = Root::edited(State::Completed, "done", |doc| {
         doc["handoffd"]["spent"] = json!(4);
     });
@@ -269,6 +274,39 @@ fn a_log_that_was_changed_or_says_something_else_is_found() {
         "handoffs/completed/done.json",
         "says waiting",
     );
+}
+
+#[test]
+fn a_record_that_the_log_has_no_line_of_is_found() {
+    let forged = |state: State, id: &str, record: &Record| {
+        let root = Root::sound();
+        fs::write(root.layout.record(state, id), record.to_bytes()).unwrap();
+        root
+    };
+    let root = forged(State::Completed, "forged", &completed("forged"));
+    let path = "handoffs/completed/forged.json";
+    root.only(Invariant::Audit, path, "no line of it");
+    let root = forged(State::Failed, "forged", &failed("forged"));
+    let path = "handoffs/failed/forged.json";
+    root.only(Invariant::Audit, path, "no line of it");
+    let wait = waiting("forged", json!({ "on": "human" }));
+    let root = forged(State::Waiting, "forged", &wait);
+    let path = "handoffs/waiting/forged.json";
+    root.only(Invariant::Audit, path, "no line of it");
+    // Nor of what it says now.
+    let root = Root::edited(State::Completed, "done", |doc| {
+        doc["handoffd"]["revision"] = json!(7);
+    });
+    let path = "handoffs/completed/done.json";
+    root.only(Invariant::Audit, path, "no line of it");
+    // A log that was archived from its beginning on can't know.
+    let root = forged(State::Completed, "forged", &completed("forged"));
+    let name = format!("events-{}.jsonl", &AT[..10]);
+    let log = root.layout.audit().join(&name);
+    let text = fs::read_to_string(&log).unwrap();
+    let (_, rest) = text.split_once('\n').unwrap();
+    fs::write(&log, rest).unwrap();
+    root.only(Invariant::Audit, &format!("audit/{name}"), "missing");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::store::audit::disk::Disk;
-use crate::store::audit::verify;
+use crate::store::audit::line::{hash, no_line};
+use crate::store::audit::{Altered, verify};
 
 #[test]
 fn a_log_cut_off_at_any_byte_is_closed_and_stays_sound() {
@@ -175,25 +176,135 @@ fn after_a_failed_sync_the_same_bytes_are_written_again() {
     assert!(verify(dir.path()).unwrap().is_sound());
 }
 
-#[test]
-fn what_others_do_to_the_open_file_is_not_hidden() {
+/// A log of three lines, open, and how often it says that somebody changed it.
+fn three_lines() -> (TempDir, AuditLog, Arc<Mutex<Vec<Altered>>>) {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(DAY_1);
     let mut log = open(dir.path());
-    log.append(&[done("x"), done("y")]).unwrap();
-    fs::remove_file(&path).unwrap();
-    log.append(&[done("z")]).unwrap();
-    let gap = gap(1, 3);
-    assert_eq!(faults(&verify(dir.path()).unwrap()), [(DAY_1, 1, gap)]);
-    // Bytes that someone added stand, and are said.
-    let mut text = fs::read(&path).unwrap();
-    text.extend_from_slice(b"hello");
-    fs::write(&path, &text).unwrap();
-    log.append(&[done("w")]).unwrap();
-    let events: Vec<_> = log.recent(10_000).unwrap();
-    let events: Vec<_> = events.iter().map(|l| (l.seq, l.event.as_str())).collect();
-    assert_eq!(
-        events,
-        [(3, "completed"), (4, "torn_line"), (5, "completed")]
-    );
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    log.on_altered(move |altered| tell.lock().unwrap().push(altered));
+    for id in ["x", "y", "z"] {
+        log.append(&[done(id)]).unwrap();
+    }
+    (dir, log, told)
+}
+
+/// The lines again with another id in the last ones, linked as they should be.
+fn rewritten(path: &Path, from: usize) -> String {
+    let mut prev = no_line();
+    let mut text = String::new();
+    for (at, line) in lines(path).iter().enumerate() {
+        let mut doc: serde_json::Value = serde_json::from_str(line).unwrap();
+        doc["prev"] = prev.clone().into();
+        if at >= from {
+            doc["handoff_id"] = "w".into();
+        }
+        let line = doc.to_string();
+        prev = hash(line.as_bytes());
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn what_others_do_to_the_open_log_is_told_and_never_taken_for_its_own() {
+    type Attack = fn(&Path);
+    let attacks: [(&str, Attack, u64); 8] = [
+        (
+            "the last line, as long as before",
+            |path| {
+                fs::write(path, rewritten(path, 2)).unwrap();
+            },
+            3,
+        ),
+        (
+            "the last two lines, linked, in a file of another inode",
+            |path| {
+                let other = path.with_extension("new");
+                fs::write(&other, rewritten(path, 1)).unwrap();
+                fs::rename(other, path).unwrap();
+            },
+            3,
+        ),
+        (
+            "the last line cut off",
+            |path| {
+                let text = lines(path)[..2].join("\n") + "\n";
+                fs::write(path, text).unwrap();
+            },
+            2,
+        ),
+        ("all cut off", |path| fs::write(path, "").unwrap(), 0),
+        ("the file deleted", |path| fs::remove_file(path).unwrap(), 0),
+        (
+            "the folder deleted",
+            |path| {
+                fs::remove_dir_all(path.parent().unwrap()).unwrap();
+            },
+            0,
+        ),
+        (
+            "a line added, linked",
+            |path| {
+                let prev = hash(lines(path)[2].as_bytes());
+                let at = noon();
+                let line = format!(
+                    "{{\"seq\":4,\"at\":\"{at}\",\"event\":\"forged\",\"prev\":\"{prev}\"}}\n"
+                );
+                fs::write(path, fs::read_to_string(path).unwrap() + &line).unwrap();
+            },
+            4,
+        ),
+        (
+            "half a line added",
+            |path| {
+                fs::write(path, fs::read_to_string(path).unwrap() + "hello").unwrap();
+            },
+            3,
+        ),
+    ];
+    for (what, attack, found) in attacks {
+        let (dir, mut log, told) = three_lines();
+        attack(&dir.path().join(DAY_1));
+        log.append(&[done("next")]).unwrap();
+        log.append(&[done("more")]).unwrap();
+        let told = told.lock().unwrap();
+        let [altered] = told.as_slice() else {
+            panic!("{what}: {told:?}")
+        };
+        assert_eq!(
+            (altered.expected.seq, altered.found.seq),
+            (3, found),
+            "{what}"
+        );
+        assert!(altered.to_string().contains("audit --verify"));
+        let events = log.recent(10_000).unwrap();
+        let last: Vec<_> = events.iter().rev().take(3).rev().collect();
+        let words: Vec<_> = last.iter().map(|l| (l.seq, l.event.as_str())).collect();
+        let due = [(4, "audit_altered"), (5, "completed"), (6, "completed")];
+        assert_eq!(words, due, "{what}");
+        assert_eq!(last[0].detail["expected"], 3, "{what}");
+        assert!(!verify(dir.path()).unwrap().is_sound(), "{what}");
+        // The next daemon has no other word than the log's, which shows it still.
+        drop(log);
+        AuditLog::open(dir.path(), Durability::Relaxed, noon()).unwrap();
+        assert!(!verify(dir.path()).unwrap().is_sound(), "{what}");
+    }
+}
+
+#[test]
+fn a_log_that_was_only_copied_or_touched_is_as_it_was() {
+    let (dir, mut log, told) = three_lines();
+    let (path, copy) = (dir.path().join(DAY_1), dir.path().join("copy"));
+    fs::copy(&path, &copy).unwrap();
+    fs::rename(&copy, &path).unwrap();
+    log.append(&[done("next")]).unwrap();
+    let mode = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(&path, mode).unwrap();
+    log.append(&[done("more")]).unwrap();
+    assert_eq!(*told.lock().unwrap(), []);
+    let verdict = verify(dir.path()).unwrap();
+    assert!(verdict.is_sound(), "{:?}", verdict.problems);
+    assert_eq!(verdict.lines, 5);
 }
