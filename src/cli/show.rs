@@ -15,6 +15,7 @@ use crate::keeper::journal;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 use crate::protocol::shown;
+use crate::protocol::usage;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
 
@@ -126,6 +127,8 @@ fn page(
             .map(|seconds| format!("{seconds} s")),
     );
     fact("summary", plain(&["result", "summary"]));
+    let takeover = record.and_then(|record| takeover(place, record));
+    fact("take over", takeover.map(|line| safe(&line, false)));
     let file = safe(&layout.relative(&place.path), false);
     fact(
         "file",
@@ -159,6 +162,26 @@ fn page(
         }
     }
     page
+}
+
+/// The line that takes the session of a coding agent over by hand. While an attempt runs, the
+/// session is the attempt's.
+fn takeover(place: &Place, record: &Record) -> Option<String> {
+    if place.state == State::InProgress {
+        return None;
+    }
+    let results = [
+        record.doc.get("result"),
+        record.meta.last_result.get("result"),
+    ];
+    let line = |result: &Value| {
+        result
+            .get("metadata")?
+            .get("takeover")?
+            .as_str()
+            .map(str::to_owned)
+    };
+    results.into_iter().flatten().find_map(line)
 }
 
 /// What a person answered, who it was, and when.
@@ -224,20 +247,31 @@ fn question(id: &str, asked: &Question) -> String {
     } else {
         ""
     };
+    let [approving, rejecting] = &asked.meanings;
+    let words = |own: &Option<String>, else_: &str| {
+        own.as_ref()
+            .map_or_else(|| else_.to_owned(), |own| safe(own, false))
+    };
     let mut rows = vec![
-        (format!("approve {id}{choice}"), asked.approving()),
-        (format!("reject {id} --comment WHY"), asked.rejecting()),
+        (
+            format!("approve {id}{choice}"),
+            words(approving, asked.approving()),
+        ),
+        (
+            format!("reject {id} --comment WHY"),
+            words(rejecting, asked.rejecting()),
+        ),
     ];
     if asked.may_ask() {
         let what = match asked.kind.as_str() {
             "task" => "puts a question to the agent that sent it",
             _ => "runs it again, with your question",
         };
-        rows.push((format!("ask {id} --comment WHAT"), what));
+        rows.push((format!("ask {id} --comment WHAT"), what.to_owned()));
     }
     let rows: Vec<Vec<String>> = rows
         .into_iter()
-        .map(|(command, what)| vec![format!("    handoffd {command}"), ink(what, Ink::Dim)])
+        .map(|(command, what)| vec![format!("    handoffd {command}"), ink(&what, Ink::Dim)])
         .collect();
     say(columns(&rows).trim_end().to_owned());
     told
@@ -327,6 +361,11 @@ fn attempts(layout: &Layout, id: &str, record: &Record) -> String {
                 outcome,
                 end,
                 error.unwrap_or_default(),
+                attempt
+                    .usage
+                    .as_ref()
+                    .and_then(usage::in_words)
+                    .unwrap_or_default(),
             ]
         })
         .collect();

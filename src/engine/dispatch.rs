@@ -68,6 +68,7 @@ impl Engine {
                     starts: rate.starts,
                     per_ms: attempt::ms(rate.per),
                 }),
+                account: specialist.account.clone(),
             })
     }
 }

@@ -282,6 +282,7 @@ pub fn apply(
                 max_interruptions: config.daemon.max_interruptions,
                 exit: Exit::Unknown,
                 log: None,
+                usage: None,
                 ran_ms: 0,
                 cancelled: "",
                 id: &id_of(record),

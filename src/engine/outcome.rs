@@ -28,8 +28,10 @@ use crate::policy::resident::died;
 use crate::policy::starts;
 use crate::protocol::error::without_words;
 use crate::protocol::lifecycle::State;
+use crate::protocol::question::Inquiry;
 use crate::protocol::record::Record;
 use crate::protocol::result::Output;
+use crate::protocol::usage;
 use crate::runner::collect::{self, Collected, Heard};
 use crate::runner::launch::AttemptPaths;
 use crate::runner::resident::wires::Answer;
@@ -141,6 +143,7 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
         _ => collect::collect(&world.slots, running.slot, &paths, max_output),
     };
     let (has_log, printed) = (collected.has_log, collected.printed);
+    let left = last_result::left(&collected);
     let now = world.now();
     let facts = Facts {
         now,
@@ -150,16 +153,18 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
         max_interruptions: config.daemon.max_interruptions,
         exit: work.exit(),
         log: has_log.then(|| world.layout.relative(&paths.log())),
+        usage: left.as_ref().and_then(usage::of_result),
         ran_ms: now.boot_ms.saturating_sub(running.started_boot_ms),
         cancelled: running.cancelled.as_deref().unwrap_or("while it ran"),
         id,
         config: &config,
     };
-    let left = last_result::left(&collected);
     let mut verdict = verdict(world, &work, collected, &running, &config);
     let review = matches!(verdict, Verdict::NeedsReview(_));
     let mut cancel = None;
-    if let Verdict::Completed(success) | Verdict::NeedsReview(success) = verdict {
+    // Work that goes on after the answer is neither delivered nor verified yet.
+    let goes_on = matches!(&verdict, Verdict::NeedsReview(success) if goes_on(success));
+    if !goes_on && let Verdict::Completed(success) | Verdict::NeedsReview(success) = verdict {
         if matches!(bounds, Bounds::NoFiles) && brings_files(&success) {
             let running = Box::new(running);
             return world.tell(Event::BroughtFiles { running, end });
@@ -224,6 +229,12 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
     remember_leftover(world, &record, decision.to);
     let left = (running.slot, printed, large);
     write_outcome(world, running.key, &record, decision.event, left);
+}
+
+/// Whether the question of a result says that approving it runs it again.
+fn goes_on(success: &Success) -> bool {
+    let asked = success.result.as_ref().and_then(Inquiry::of_result);
+    asked.is_some_and(|asked| asked.approve_reruns)
 }
 
 /// The disk refuses: the outcome is tried again later.

@@ -30,7 +30,7 @@ impl Engine {
             let config = self.world.config();
             let agent = parked.agent.clone();
             self.schedule
-                .hold(&agent, until, || Self::limits_of(&config, &agent));
+                .hold_account(&agent, until, || Self::limits_of(&config, &agent));
             // One that asks for a pause is asked one at a time whether it goes on.
             self.ahead.refused(agent);
         }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::clock::Wall;
+use crate::protocol::question::Inquiry;
 use crate::protocol::view::View;
 
 /// How many things to look at are shown of one question.
@@ -27,6 +28,10 @@ pub struct Question {
     pub escalated_to: Option<String>,
     /// Whether an agent is said to have sent it.
     pub sent: bool,
+    /// What approving and rejecting mean, in the words of the question.
+    pub meanings: [Option<String>; 2],
+    /// Whether a yes runs it again.
+    pub goes_on: bool,
     /// Whether a no runs it again.
     pub rerun: bool,
     /// What happens when nobody answers in time, as the end of a sentence.
@@ -50,10 +55,14 @@ impl Question {
         };
         let view = View::of_document(doc);
         let kind = text("kind").unwrap_or_else(|| "review".to_owned());
+        let asked = Inquiry::of_record(doc).unwrap_or_default();
         let to = view.text("gate", "escalate_to").unwrap_or("somebody else");
         Some(Self {
-            rerun: view.text("gate", "on_reject") == Some("rerun")
-                && !matches!(kind.as_str(), "gate" | "task"),
+            goes_on: asked.approve_reruns,
+            rerun: asked.reject_reruns.unwrap_or_else(|| {
+                view.text("gate", "on_reject") == Some("rerun")
+                    && !matches!(kind.as_str(), "gate" | "task")
+            }),
             on_expiry: match view.text("gate", "on_expiry") {
                 Some("approve") => "it is approved".to_owned(),
                 Some("escalate") => format!("{to} is asked"),
@@ -62,14 +71,19 @@ impl Question {
             sent: view.source().is_some(),
             kind,
             gate: text("gate"),
-            reason: text("reason").unwrap_or_default(),
+            reason: asked
+                .text
+                .clone()
+                .or_else(|| text("reason"))
+                .unwrap_or_default(),
             done: text("done"),
             items: match waiting.get("items") {
                 Some(Value::Array(items)) => items.iter().take(MOST_ITEMS).map(plain).collect(),
                 Some(Value::Null) | None => Vec::new(),
                 Some(other) => vec![plain(other)],
             },
-            own_options: view.options().is_some(),
+            own_options: view.options().is_some() || asked.choices().is_some(),
+            meanings: ["approve", "reject"].map(|answer| asked.meaning(answer)),
             options,
             until: text("until").and_then(|until| Wall::parse(&until)),
             escalated_to: text("escalated_to"),
@@ -91,6 +105,7 @@ impl Question {
             "gate" => "lets it run",
             "task" => "completes it; your comment is its result",
             "blocked" => "lets it try again",
+            _ if self.goes_on => "runs it again, with your answer",
             _ => "completes it",
         }
     }
@@ -139,11 +154,14 @@ impl Question {
             .iter()
             .map(|(name, meaning)| (name.clone(), meaning.clone().into()))
             .collect();
+        let is_review = self.kind == "review";
         json!({
             "kind": self.kind, "gate": self.gate, "reason": self.reason, "done": self.done,
             "items": self.items, "options": options,
             "until": self.until.map(|until| until.to_string()),
             "escalated_to": self.escalated_to,
+            "on_approve": is_review.then_some(if self.goes_on { "rerun" } else { "complete" }),
+            "on_reject": is_review.then_some(if self.rerun { "rerun" } else { "fail" }),
         })
     }
 }

@@ -37,6 +37,7 @@ fn sent(document: &serde_json::Value, attempts: u32, max_retries: u32) -> Record
         max_interruptions: 5,
         exit: Exit::Unknown,
         log: None,
+        usage: None,
         ran_ms: 0,
         cancelled: "",
         id: "x",

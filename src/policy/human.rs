@@ -14,6 +14,7 @@ use crate::protocol::agent::AgentName;
 use crate::protocol::control::{Action, Command};
 use crate::protocol::dialect::Dialect;
 use crate::protocol::error::ErrorCode;
+use crate::protocol::question::Inquiry;
 use crate::protocol::record::Record;
 use crate::protocol::view::View;
 
@@ -66,7 +67,14 @@ pub fn ask_person(record: &mut Record, kind: Kind, reason: &str, now: Now, boot:
     let name = view.text("gate", "name").map(str::to_owned);
     let done = done(record, &view);
     let items = view.inner("validation_request", "items").cloned();
-    let options = view.options().unwrap_or_else(|| answers(&view, kind));
+    let asked = (kind == Kind::Review)
+        .then(|| Inquiry::of_result(record.doc.get("result")?.as_object()?))
+        .flatten()
+        .unwrap_or_default();
+    let options = match asked.options.is_empty() {
+        false => asked.options,
+        true => view.options().unwrap_or_else(|| answers(&view, kind)),
+    };
     wait(record, "human", length, reason, now, boot);
     if let Some(Value::Object(waiting)) = record.doc.get_mut("waiting") {
         waiting.insert("kind".to_owned(), kind.as_str().into());
@@ -146,7 +154,8 @@ pub fn answer(
             on(record).unwrap_or("something else")
         ));
     };
-    check_choice(record, command)?;
+    let asked = Inquiry::of_record(&record.doc).unwrap_or_default();
+    check_choice(record, command, &asked)?;
     let said = json!({
         "action": command.action.as_str(), "choice": command.choice,
         "comment": command.comment, "by": command.by, "at": facts.now.wall.to_string(),
@@ -166,6 +175,14 @@ pub fn answer(
             // The next agent is given it.
             record.set("answer", said);
             match kind {
+                Kind::Review if asked.approve_reruns && again => {
+                    if facts.expired {
+                        let told = unanswered(command);
+                        fail(record, &told, facts.max_retries, facts.now.wall);
+                    } else {
+                        rerun(record, "approves");
+                    }
+                }
                 Kind::Review => approve_review(record, facts),
                 Kind::Task => approve_task(record, command, facts),
                 Kind::Gate => rerun(record, "let it pass"),
@@ -174,17 +191,14 @@ pub fn answer(
             Ok("approved")
         }
         Action::Reject => {
-            let wants_rerun = View::of_record(record).text("gate", "on_reject") == Some("rerun");
+            let of_gate = || View::of_record(record).text("gate", "on_reject") == Some("rerun");
+            let wants_rerun = asked.reject_reruns.unwrap_or_else(of_gate);
             if wants_rerun && again && !facts.expired {
                 rerun(record, "wants it done again");
             } else {
                 let mut told = rejected(command);
                 if facts.expired {
-                    told.actions = vec![
-                        "Set gate.deadline in the record to a later time, or take it out, and move \
-                         the file back to handoffs/pending/"
-                            .to_owned(),
-                    ];
+                    told.actions = vec![LATER.to_owned()];
                 }
                 fail(record, &told, facts.max_retries, facts.now.wall);
             }
@@ -205,6 +219,18 @@ pub fn answer(
             Ok("asked")
         }
         Action::Cancel | Action::Retry => Err(format!("{} is no answer", command.action)),
+    }
+}
+
+/// What helps where nobody answered in time.
+const LATER: &str = "Set gate.deadline in the record to a later time, or take it out, and move the \
+                     file back to handoffs/pending/";
+
+/// Nobody answered a question whose approval runs it again: it would ask again, and so on.
+fn unanswered(command: &Command) -> Failure {
+    Failure {
+        actions: vec![LATER.to_owned()],
+        ..rejected(command)
     }
 }
 
@@ -238,8 +264,9 @@ fn on(record: &Record) -> Option<&str> {
 }
 
 /// Where options are listed, a choice must be one of them.
-fn check_choice(record: &Record, command: &Command) -> Result<(), String> {
-    let listed = View::of_record(record).options();
+fn check_choice(record: &Record, command: &Command, asked: &Inquiry) -> Result<(), String> {
+    let own = asked.choices().cloned();
+    let listed = own.or_else(|| View::of_record(record).options());
     let Some((choice, options)) = command.choice.as_ref().zip(listed) else {
         return Ok(());
     };

@@ -196,3 +196,83 @@ fn where_no_option_is_listed_any_choice_will_do() {
         assert_eq!(record.doc["answer"]["choice"], "c");
     }
 }
+
+/// A record whose last result asks a question.
+fn asking(question: &Value) -> Record {
+    let document = json!({"target": {"agent_id": "@dev"}});
+    let mut record = Record::admit(document.as_object().unwrap().clone(), "x", None);
+    record.set(
+        "result",
+        json!({"status": "needs_review", "question": question}),
+    );
+    ask_person(&mut record, Kind::Review, "why", NOW, "boot");
+    record
+}
+
+#[test]
+fn a_question_says_what_its_answers_do() {
+    let (completed, failed, again) = (State::Completed, State::Failed, State::Waiting);
+    for (question, approved, rejected) in [
+        (json!("Is it right?"), completed, failed),
+        (json!({"text": "t"}), completed, failed),
+        (json!({"on_approve": "rerun"}), again, failed),
+        (json!({"on_reject": "rerun"}), completed, again),
+        (
+            json!({"on_approve": "rerun", "on_reject": "rerun"}),
+            again,
+            again,
+        ),
+        (
+            json!({"on_approve": "complete", "on_reject": "fail"}),
+            completed,
+            failed,
+        ),
+    ] {
+        for (action, expected) in [(Action::Approve, approved), (Action::Reject, rejected)] {
+            let mut record = asking(&question);
+            answered(&mut record, action).unwrap();
+            assert_eq!(record.meta.to, Some(expected), "{question} {action}");
+            assert_eq!(record.doc["answer"]["action"], action.as_str());
+            assert_eq!(record.doc["answer"]["comment"], "c");
+            if expected == again {
+                assert_eq!(record.doc["waiting"]["on"], "retry");
+                assert_eq!(record.meta.retries, 0, "no retry of the budget");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_options_of_a_question_are_what_a_choice_must_be() {
+    let mut record = asking(&json!({"text": "Which?", "options": ["red", "blue"]}));
+    assert_eq!(
+        record.doc["waiting"]["options"],
+        json!({"red": "", "blue": ""})
+    );
+    let mut wrong = command(Action::Approve);
+    wrong.choice = Some("green".to_owned());
+    let refused = answered_with(&mut record, &wrong).unwrap_err();
+    assert!(refused.contains("red, blue"), "{refused}");
+    wrong.choice = Some("blue".to_owned());
+    answered_with(&mut record, &wrong).unwrap();
+    assert_eq!(record.doc["answer"]["choice"], "blue");
+}
+
+#[test]
+fn a_question_that_nobody_answers_in_time_never_runs_again() {
+    for action in [Action::Approve, Action::Reject] {
+        let mut record = asking(&json!({"on_approve": "rerun", "on_reject": "rerun"}));
+        let config = config();
+        let facts = Facts {
+            id: "x",
+            config: &config,
+            now: NOW,
+            boot: "boot",
+            max_retries: 3,
+            expired: true,
+        };
+        answer(&mut record, &command(action), &facts).unwrap();
+        assert_eq!(record.meta.to, Some(State::Failed), "{action}");
+        assert_eq!(record.doc["error"]["code"], "REJECTED");
+    }
+}

@@ -18,6 +18,7 @@ use crate::policy::retry::RetryPolicy;
 use crate::policy::starts::{self, SAID};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
+use crate::protocol::question::Inquiry;
 use crate::protocol::record::{AttemptError, AttemptOutcome, Record};
 use crate::protocol::timer::Timer;
 
@@ -38,6 +39,8 @@ pub struct Facts<'a> {
     pub max_interruptions: u32,
     pub exit: Exit,
     pub log: Option<String>,
+    /// What the attempt cost, by its own count.
+    pub usage: Option<Map<String, Value>>,
     pub ran_ms: u64,
     /// When, by whom and why it was cancelled, if it was.
     pub cancelled: &'a str,
@@ -80,12 +83,12 @@ pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Dec
         }
         Verdict::NeedsReview(success) => {
             close(record, AttemptOutcome::NeedsReview, None, facts);
-            let reason = success
-                .result
-                .as_ref()
-                .and_then(|result| result.get("summary")?.as_str())
-                .unwrap_or("the specialist asks for a review")
-                .to_owned();
+            let result = success.result.as_ref();
+            let asked = result.and_then(Inquiry::of_result).and_then(|it| it.text);
+            let summary = || result?.get("summary")?.as_str().map(str::to_owned);
+            let reason = asked
+                .or_else(summary)
+                .unwrap_or_else(|| "the specialist asks for a review".to_owned());
             review(record, success, &reason, facts);
             decided(State::Waiting, "needs_review")
         }
@@ -267,6 +270,7 @@ pub(super) fn close(
         Exit::Unknown | Exit::Lives => {}
     }
     attempt.log.clone_from(&facts.log);
+    attempt.usage.clone_from(&facts.usage);
     attempt.error = told.map(|told| AttemptError {
         code: told.code.to_string(),
         message: digest(&told.message),

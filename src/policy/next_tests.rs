@@ -25,6 +25,7 @@ fn facts(exit: Exit) -> Facts<'static> {
         max_interruptions: 2,
         exit,
         log: None,
+        usage: None,
         ran_ms: 1234,
         cancelled: "while it ran",
         id: "x",
@@ -233,4 +234,51 @@ fn a_claimed_validation_failure_is_kept_beside_the_verdict() {
     assert_eq!(record.doc["validation"]["status"], "failed");
     assert_eq!(record.doc["validation"]["claimed"], "failed");
     assert_eq!(record.doc["validation"]["errors"][0], "e1");
+}
+
+#[test]
+fn the_cost_of_an_attempt_stands_in_the_record_whatever_became_of_it() {
+    let usage = serde_json::json!({"cost_usd": 0.5, "input_tokens": 10});
+    for (exit, stdout, outcome) in [
+        (0, r#"{"status": "complete"}"#, AttemptOutcome::Completed),
+        (1, r#"{"status": "failed"}"#, AttemptOutcome::Failed),
+        (0, r#"{"retry_after_seconds": 5}"#, AttemptOutcome::Held),
+        (
+            0,
+            r#"{"status": "needs_review", "summary": "s", "phase": "p"}"#,
+            AttemptOutcome::NeedsReview,
+        ),
+    ] {
+        let mut record = running();
+        let verdict = judge(&Ended {
+            exit: Exit::Code(exit),
+            why: None,
+            result_file: Output::Nothing,
+            stdout: Output::read(stdout.as_bytes()),
+            stderr_tail: String::new(),
+            limits: Limits::default(),
+            phase: None,
+            strict: false,
+        });
+        let facts = Facts {
+            usage: usage.as_object().cloned(),
+            ..facts(Exit::Code(exit))
+        };
+        conclude(&mut record, verdict, &facts);
+        let attempt = &record.meta.attempts[0];
+        assert_eq!(attempt.outcome, Some(outcome));
+        assert_eq!(attempt.usage, usage.as_object().cloned(), "{outcome:?}");
+        let read = Record::read(&record.to_bytes()).unwrap();
+        assert_eq!(read.meta.attempts[0].usage, usage.as_object().cloned());
+    }
+}
+
+#[test]
+fn the_question_is_the_reason_of_the_wait() {
+    let mut record = running();
+    let stdout = r#"{"status": "needs_review", "summary": "s", "phase": "p", "handoff": {"context": "c"},
+                     "question": {"text": "Ship it?", "options": ["now", "later"]}}"#;
+    end(&mut record, Exit::Code(0), stdout);
+    assert_eq!(record.doc["waiting"]["reason"], "Ship it?");
+    assert_eq!(record.doc["waiting"]["options"]["later"], "");
 }

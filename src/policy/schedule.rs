@@ -60,6 +60,8 @@ pub struct RateLimit {
 pub struct AgentLimits {
     pub max_concurrent: Option<usize>,
     pub rate: Option<RateLimit>,
+    /// What it shares with others: a hold of one is a hold of all.
+    pub account: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -77,12 +79,14 @@ struct Lane {
 
 impl Lane {
     /// When it may start something, as far as its own limits go; `None` is "when one ends".
-    fn free_at(&self, now_ms: u64) -> Option<u64> {
+    fn free_at(&self, now_ms: u64, accounts: &BTreeMap<String, u64>) -> Option<u64> {
         let most = self.limits.max_concurrent;
         if self.blocked > 0 || most.is_some_and(|most| self.running >= most) {
             return None;
         }
-        let mut at = self.held_until_ms.max(now_ms);
+        let account = self.limits.account.as_ref();
+        let shared = account.and_then(|account| accounts.get(account)).copied();
+        let mut at = self.held_until_ms.max(shared.unwrap_or(0)).max(now_ms);
         if let Some(rate) = self.limits.rate {
             let most = rate.starts.max(1) as usize;
             if self.starts.len() >= most {
@@ -98,6 +102,8 @@ impl Lane {
 #[derive(Debug)]
 pub struct Schedule {
     lanes: BTreeMap<AgentName, Lane>,
+    /// Until when accounts are held, on the boot clock.
+    accounts: BTreeMap<String, u64>,
     max_concurrent: usize,
     running: HashMap<Box<str>, AgentName>,
     next_order: u64,
@@ -123,6 +129,7 @@ impl Schedule {
     pub fn new(max_concurrent: usize) -> Self {
         Self {
             lanes: BTreeMap::new(),
+            accounts: BTreeMap::new(),
             max_concurrent,
             running: HashMap::new(),
             next_order: 0,
@@ -180,9 +187,27 @@ impl Schedule {
         lane.held_until_ms = lane.held_until_ms.max(until_boot_ms);
     }
 
+    /// The specialist's quota is used up until then, and so is that of all that share its account.
+    pub fn hold_account(
+        &mut self,
+        agent: &AgentName,
+        until_boot_ms: u64,
+        limits: impl Fn() -> AgentLimits,
+    ) {
+        self.hold(agent, until_boot_ms, &limits);
+        if let Some(account) = limits().account {
+            let until = self.accounts.entry(account).or_default();
+            *until = (*until).max(until_boot_ms);
+        }
+    }
+
+    /// Lifts the hold of a specialist, and of its account.
     pub fn lift_hold(&mut self, agent: &AgentName) {
         if let Some(lane) = self.lanes.get_mut(agent) {
             lane.held_until_ms = 0;
+            if let Some(account) = &lane.limits.account {
+                self.accounts.remove(account);
+            }
         }
     }
 
@@ -230,7 +255,7 @@ impl Schedule {
             let Some(Reverse(first)) = lane.heap.peek() else {
                 continue;
             };
-            match lane.free_at(now_ms) {
+            match lane.free_at(now_ms, &self.accounts) {
                 Some(at) if at <= now_ms => {
                     let rank = (first.key, first.order);
                     if best.as_ref().is_none_or(|(_, leader)| rank < *leader) {

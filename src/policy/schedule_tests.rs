@@ -51,6 +51,7 @@ fn a_low_one_is_not_starved() {
 fn limits_are_global_and_by_specialist() {
     let mut schedule = Schedule::new(2);
     let one = || AgentLimits {
+        account: None,
         max_concurrent: Some(1),
         rate: None,
     };
@@ -71,6 +72,7 @@ fn limits_are_global_and_by_specialist() {
 fn a_rate_is_a_sliding_window() {
     let mut schedule = Schedule::new(10);
     let two_a_minute = || AgentLimits {
+        account: None,
         max_concurrent: None,
         rate: Some(RateLimit {
             starts: 2,
@@ -102,6 +104,40 @@ fn a_hold_stops_one_specialist_only() {
     assert_eq!(started(&mut schedule, 0), "b1");
     assert_eq!(started(&mut schedule, 0), "At(5000)");
     assert_eq!(started(&mut schedule, 5_000), "a1");
+}
+
+#[test]
+fn a_hold_of_an_account_stops_all_that_share_it() {
+    let team = || AgentLimits {
+        account: Some("team".to_owned()),
+        ..AgentLimits::default()
+    };
+    let mut schedule = Schedule::new(10);
+    schedule.push("a1", &agent("a"), Priority::Normal, 0, team);
+    schedule.push("b1", &agent("b"), Priority::Normal, 1, team);
+    schedule.push("c1", &agent("c"), Priority::Low, 2, no_limits);
+    schedule.hold_account(&agent("a"), 5_000, team);
+    schedule.hold_account(&agent("b"), 3_000, team);
+    assert_eq!(started(&mut schedule, 0), "c1");
+    assert_eq!(started(&mut schedule, 4_000), "At(5000)");
+    // One that comes only now is held too.
+    schedule.push("d1", &agent("d"), Priority::Critical, 3, team);
+    assert_eq!(started(&mut schedule, 4_000), "At(5000)");
+    // A person who lets the specialist go on lets the account go on.
+    schedule.lift_hold(&agent("a"));
+    assert_eq!(started(&mut schedule, 4_000), "d1");
+    assert_eq!(started(&mut schedule, 4_000), "a1");
+    assert_eq!(started(&mut schedule, 4_000), "b1");
+}
+
+#[test]
+fn a_specialist_without_an_account_is_held_alone() {
+    let mut schedule = Schedule::new(10);
+    schedule.push("a1", &agent("a"), Priority::Normal, 0, no_limits);
+    schedule.push("b1", &agent("b"), Priority::Normal, 1, no_limits);
+    schedule.hold_account(&agent("a"), 5_000, no_limits);
+    assert_eq!(started(&mut schedule, 0), "b1");
+    assert_eq!(started(&mut schedule, 0), "At(5000)");
 }
 
 #[test]

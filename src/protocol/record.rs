@@ -95,6 +95,9 @@ pub struct Attempt {
     /// How long it ran, by the clock that does not jump.
     #[serde(default)]
     pub milliseconds: Option<u64>,
+    /// What it cost, by its own count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Map<String, Value>>,
 }
 
 impl Attempt {
@@ -110,6 +113,7 @@ impl Attempt {
             error: None,
             log: None,
             milliseconds: None,
+            usage: None,
         }
     }
 }

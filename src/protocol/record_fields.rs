@@ -118,6 +118,11 @@ const ATTEMPT: &[Field] = &[
         "What it wrote to stderr; relative to the root",
     ),
     field("milliseconds", COUNT, "How long it ran"),
+    field(
+        "usage",
+        Shape::Map,
+        "What it cost, as metadata.usage of its result says",
+    ),
 ];
 
 /// The value of `handoffd`.

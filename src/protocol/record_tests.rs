@@ -99,6 +99,7 @@ fn numbers_go_on_after_a_resubmission_and_the_budget_starts_anew() {
         error: None,
         log: None,
         milliseconds: Some(5),
+        usage: None,
     });
     record.meta.retries = 3;
     record.decide(State::Failed);

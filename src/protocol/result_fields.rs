@@ -1,6 +1,7 @@
 //! The fields of a result, as a table: what the daemon acts on has a shape, the rest is carried.
 
 use super::fields::{NOTES, REPORT_HANDOFF};
+use super::question::{ON_APPROVE, ON_REJECT};
 use super::shape::{Field, MOST, Range, Shape, field, needed};
 
 /// What a result may claim.
@@ -75,6 +76,31 @@ const BLOCKING_ISSUES: Shape = Shape::List {
     most: MOST,
 };
 
+const QUESTION: Shape = Shape::Either(
+    &[
+        Shape::Text,
+        Shape::Object(&[
+            field("text", Shape::Text, "What a person is asked"),
+            field(
+                "options",
+                Shape::Any,
+                "What a person may choose from: a list of words, or an object with what each means",
+            ),
+            field(
+                "on_approve",
+                Shape::Word(ON_APPROVE),
+                "complete: approving completes it; rerun: it runs again with the answer",
+            ),
+            field(
+                "on_reject",
+                Shape::Word(ON_REJECT),
+                "fail: rejecting fails it; rerun: it runs again with the answer",
+            ),
+        ]),
+    ],
+    "a text or an object",
+);
+
 /// Tasks for others, where the status is delegate.
 const CHILDREN: &[Field] = &[field(
     "children",
@@ -129,6 +155,11 @@ pub const RESULT: &[Field] = &[
         "artifacts",
         WRITTEN,
         "Files that the specialist wrote itself",
+    ),
+    field(
+        "question",
+        QUESTION,
+        "What a person is asked, where the status is needs_review",
     ),
     field("decisions", NOTES, "What was decided, and why"),
     field("blocking_issues", BLOCKING_ISSUES, "What stands in the way"),

@@ -34,6 +34,7 @@ pub fn hold_against_gates(
         max_interruptions: config.daemon.max_interruptions,
         exit: Exit::Unknown,
         log: None,
+        usage: None,
         ran_ms: 0,
         cancelled: "",
         id,
