@@ -136,7 +136,7 @@ fn failed() -> Value {
         "message": "the specialist exited with 2; its last words: \u{1b}[31mno such table",
     });
     record["retry_available"] = true.into();
-    record["recovery_actions"] = json!(["Look at the attempt's log, mend the cause and retry"]);
+    record["recovery_actions"] = json!(["Read the attempt's log, fix the cause and retry"]);
     record["handoffd"]["attempts"] = json!([
         attempt(1, "failed", 2, "the specialist exited with 2"),
         attempt(2, "failed", 2, "the specialist exited with 2"),

@@ -393,7 +393,7 @@ fn the_manager_hears_of_start_reload_life_and_stop() {
     manager.hears("READY=1\nSTATUS=0 running");
     fs::write(root.join("handoffd.toml"), "nonsense = 1\n").unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
-    manager.hears("READY=1\nSTATUS=the new configuration is broken, the old one stays");
+    manager.hears("READY=1\nSTATUS=the new configuration is broken; keeping the old one");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     manager.hears("STOPPING=1\n");
     assert!(daemon.wait().unwrap().success());

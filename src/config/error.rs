@@ -76,7 +76,7 @@ impl ConfigError {
     pub(super) fn not_utf8(file: &Path, bytes: &[u8], error: Utf8Error) -> Self {
         let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
         let message = format!(
-            "found the byte 0x{:02x}, which is not UTF-8; save the file as UTF-8",
+            "the byte 0x{:02x} is not UTF-8; save the file as UTF-8",
             bytes[error.valid_up_to()]
         );
         let end = valid.len()..valid.len();

@@ -70,7 +70,7 @@ fn distinct(value: &Value<'_>) -> Option<Vec<String>> {
     let words = value.words()?;
     let mut seen = BTreeSet::new();
     match words.iter().find(|word| !seen.insert(*word)) {
-        Some(twice) => value.refuse(&format!("{twice:?} is in it twice; keep one")),
+        Some(twice) => value.refuse(&format!("lists {twice:?} twice; keep one")),
         None => Some(words),
     }
 }

@@ -137,38 +137,38 @@ const RETRY: &[Key] = &[
     key("max_retries", Kind::Whole(0, 1000), "Retries after the first attempt"),
     key("delay", ANY_DURATION, "The wait before the first retry"),
     key("multiplier", Kind::Number(1.0, 1000.0), "The factor from one wait to the next"),
-    key("max_delay", ANY_DURATION, "No wait is longer, but for the jitter"),
-    key("jitter", Kind::Number(0.0, 1.0), "Up to this share of a wait is added to it"),
+    key("max_delay", ANY_DURATION, "The longest wait, without the jitter"),
+    key("jitter", Kind::Number(0.0, 1.0), "Up to this share of the wait, added at random"),
 ];
 
 #[rustfmt::skip]
 const DAEMON: &[Key] = &[
-    key("max_concurrent", Kind::Whole(1, 10_000), "Attempts at once, over all specialists").default("4"),
-    key("settle", Kind::Duration(Duration::ZERO, HOUR), "How long a file that does not parse must be still to count as broken").default("\"250ms\""),
-    key("rescan", Kind::Duration(Duration::from_millis(100), HOUR), "Look this often even if no event came").default("\"30s\""),
-    key("watch", Kind::Word(&["auto", "inotify", "poll"]), "Where hints about changed folders come from").default("\"auto\""),
-    key("durability", Kind::Word(&["full", "relaxed"]), "relaxed: nothing is synced to disk").default("\"full\""),
-    key("max_request_size", Kind::Size, "Larger requests are refused").default("\"8MiB\""),
-    key("max_output_size", Kind::Size, "An attempt that prints more is ended").default("\"16MiB\""),
+    key("max_concurrent", Kind::Whole(1, 10_000), "Attempts that run at the same time, over all specialists").default("4"),
+    key("settle", Kind::Duration(Duration::ZERO, HOUR), "How long a file that does not parse must stay unchanged to count as broken").default("\"250ms\""),
+    key("rescan", Kind::Duration(Duration::from_millis(100), HOUR), "How often to look at all folders, in case an event was missed").default("\"30s\""),
+    key("watch", Kind::Word(&["auto", "inotify", "poll"]), "How the daemon notices changes: by inotify or by polling").default("\"auto\""),
+    key("durability", Kind::Word(&["full", "relaxed"]), "relaxed: the daemon syncs nothing to disk").default("\"full\""),
+    key("max_request_size", Kind::Size, "The daemon refuses larger requests").default("\"8MiB\""),
+    key("max_output_size", Kind::Size, "The daemon ends an attempt that prints more").default("\"16MiB\""),
     key("max_artifact_size", Kind::Size, "A result with a larger artifact fails").default("\"1GiB\""),
-    key("shutdown_grace", ANY_DURATION, "How long a stop waits for attempts").default("\"30s\""),
-    key("on_stop", Kind::Word(&["finish", "detach"]), "finish: let attempts end, then terminate them; detach: leave them to be adopted").default("\"finish\""),
-    key("max_interruptions", Kind::Whole(1, U32), "After this many lost attempts a handoff is given up").default("5"),
-    key("max_hops", Kind::Whole(0, U32), "Bounds what results ask for in one chain").default("16"),
+    key("shutdown_grace", ANY_DURATION, "How long a stop waits for running attempts").default("\"30s\""),
+    key("on_stop", Kind::Word(&["finish", "detach"]), "finish: wait for attempts, then end them; detach: leave them running for the next daemon").default("\"finish\""),
+    key("max_interruptions", Kind::Whole(1, U32), "A handoff fails after this many lost attempts").default("5"),
+    key("max_hops", Kind::Whole(0, U32), "The most follow-ups that results may ask for in one chain").default("16"),
     key("max_chain", Kind::Whole(0, U32), "Bounds how many handoffs one chain sets in motion").default("10000"),
     key("allow_network_fs", Kind::Flag, "Start on a network file system too").default("false"),
-    key("allow_shared", Kind::Flag, "Folders of handoffs may be written by everybody").default("false"),
+    key("allow_shared", Kind::Flag, "Allow folders of handoffs that everybody may write to").default("false"),
 ];
 
 #[rustfmt::skip]
 const DEFAULTS: &[Key] = &[
     key("timeout", LIMIT, "The limit for one attempt").default("\"5m\""),
-    key("max_timeout", LIMIT, "No attempt may ask for more").default("\"24h\""),
-    key("kill_grace", ANY_DURATION, "Between SIGTERM and SIGKILL").default("\"10s\""),
-    key("linger", ANY_DURATION, "How long an attempt may stay after leaving a whole result").default("\"30s\""),
+    key("max_timeout", LIMIT, "The longest limit that a request may ask for").default("\"24h\""),
+    key("kill_grace", ANY_DURATION, "The time between SIGTERM and SIGKILL").default("\"10s\""),
+    key("linger", ANY_DURATION, "How long an attempt may run on after it wrote a complete result").default("\"30s\""),
     key("max_hold", LIMIT, "The longest hold that a result may ask for with retry_after_seconds").default("\"24h\""),
-    key("dependency_wait", ANY_DURATION, "How long to wait for what a handoff depends on").default("\"1h\""),
-    key("retry", Kind::Table(RETRY), "How failures are tried again")
+    key("dependency_wait", ANY_DURATION, "How long to wait for a missing dependency").default("\"1h\""),
+    key("retry", Kind::Table(RETRY), "How failures are retried")
         .default(r#"{"max_retries": 3, "delay": "30s", "multiplier": 2.0, "max_delay": "1h", "jitter": 0.0}"#),
 ];
 
@@ -185,8 +185,8 @@ const RLIMITS: &[Key] = &[
 #[rustfmt::skip]
 const SANDBOX: &[Key] = &[
     key("read", Kind::Words { least: 0, once: false }, "Files and folders that it may read and run; relative to the root"),
-    key("write", Kind::Words { least: 0, once: false }, "Files and folders that it may change, too"),
-    key("best_effort", Kind::Flag, "Run it without a sandbox where the kernel has none").default("false"),
+    key("write", Kind::Words { least: 0, once: false }, "Files and folders that it may also change"),
+    key("best_effort", Kind::Flag, "Run without a sandbox where the kernel has none").default("false"),
 ];
 
 #[rustfmt::skip]
@@ -203,95 +203,95 @@ const SPECIALIST: &[Key] = &[
     key("copy", Kind::PathsInside, "Files that a new worktree gets from the repository").beside("workspace", "root"),
     key("setup", Kind::Command, "The command that prepares a new worktree, once").beside("workspace", "root"),
     key("account", Kind::Text, "A hold (a quota) of one specialist holds all that share the account"),
-    key("working_dir", Kind::Text, "Relative to the root, which is also the default"),
-    key("env", Kind::Variables, "Variables that it gets"),
-    key("pass_env", Kind::VariableNames, "Variables of the daemon's own that it gets too"),
+    key("working_dir", Kind::Text, "The working folder, relative to the root; default: the root"),
+    key("env", Kind::Variables, "Environment variables for the command"),
+    key("pass_env", Kind::VariableNames, "Environment variables of the daemon to pass on"),
     key("timeout", LIMIT, "The limit for one attempt; at most defaults.max_timeout"),
     key("stall_timeout", LIMIT, "The limit for an attempt that shows no sign of life"),
-    key("kill_grace", ANY_DURATION, "Between SIGTERM and SIGKILL"),
-    key("linger", ANY_DURATION, "How long an attempt may stay after leaving a whole result"),
-    key("max_concurrent", Kind::Whole(1, 10_000), "Attempts at once"),
+    key("kill_grace", ANY_DURATION, "The time between SIGTERM and SIGKILL"),
+    key("linger", ANY_DURATION, "How long an attempt may run on after it wrote a complete result"),
+    key("max_concurrent", Kind::Whole(1, 10_000), "Attempts that run at the same time"),
     key("mode", Kind::Word(&["spawn", "resident"]), "spawn: a process for each attempt; resident: one that stays, with one JSON line per handoff on stdin and one as the answer on stdout").default("\"spawn\""),
-    key("max_handoffs", Kind::Whole(1, U32), "Only with mode = resident: the process is replaced after this many handoffs").only_with("mode", "resident"),
-    key("max_age", LIMIT, "Only with mode = resident: the process is replaced at this age, between two handoffs").only_with("mode", "resident"),
-    key("rate", Kind::Rate, "Starts, such as 30/min; also /s, /h, /day"),
-    key("retry", Kind::Table(RETRY), "How failures are tried again"),
-    key("input_schema", Kind::Text, "A file in schemas/, used where the request names none"),
-    key("output_schema", Kind::Text, "A file in schemas/, used where the request names none"),
+    key("max_handoffs", Kind::Whole(1, U32), "Only with mode = resident: replace the process after this many handoffs").only_with("mode", "resident"),
+    key("max_age", LIMIT, "Only with mode = resident: replace the process at this age, between two handoffs").only_with("mode", "resident"),
+    key("rate", Kind::Rate, "Most starts per time, such as 30/min; also /s, /h, /day"),
+    key("retry", Kind::Table(RETRY), "How failures are retried"),
+    key("input_schema", Kind::Text, "A file in schemas/, for requests that name no schema"),
+    key("output_schema", Kind::Text, "A file in schemas/, for requests that name no schema"),
     key("verify", Kind::Command, "Gets the record on stdin; exit 0 means verified"),
-    key("umask", Kind::Umask, "What it creates files with").default("\"027\""),
-    key("user", Kind::User, "Who it runs as, user or user:group; only where the daemon is root"),
+    key("umask", Kind::Umask, "The umask of its processes").default("\"027\""),
+    key("user", Kind::User, "The user that it runs as, user or user:group; needs a daemon that runs as root"),
     key("rlimits", Kind::Table(RLIMITS), "The system's limits for each of its processes"),
-    key("sandbox", Kind::Table(SANDBOX), "What it may reach of the file system, by Landlock"),
+    key("sandbox", Kind::Table(SANDBOX), "The part of the file system that it may use, by Landlock"),
 ];
 
 #[rustfmt::skip]
 const BLOCKED: &[Key] = &[
-    key("security_concern", Kind::Agent, "Who helps"),
-    key("architecture_decision", Kind::Agent, "Who helps"),
-    key("missing_requirements", Kind::Agent, "Who helps"),
-    key("test_failures", Kind::Agent, "Who helps"),
-    key("out_of_scope", Kind::Agent, "Who helps"),
-    key("unknown", Kind::Agent, "Who helps"),
+    key("security_concern", Kind::Agent, "The agent that helps, or human"),
+    key("architecture_decision", Kind::Agent, "The agent that helps, or human"),
+    key("missing_requirements", Kind::Agent, "The agent that helps, or human"),
+    key("test_failures", Kind::Agent, "The agent that helps, or human"),
+    key("out_of_scope", Kind::Agent, "The agent that helps, or human"),
+    key("unknown", Kind::Agent, "The agent that helps, or human"),
 ];
 
 #[rustfmt::skip]
 const WORKFLOW: &[Key] = &[key("steps", Kind::Tables(1, &[
-    key("phase", Kind::Text, "What the step is called").needed(),
-    key("agent", Kind::Agent, "Who does it, or human").needed(),
-]), "In order").needed()];
+    key("phase", Kind::Text, "The name of the step").needed(),
+    key("agent", Kind::Agent, "The agent that does the step, or human").needed(),
+]), "The steps, in order").needed()];
 
 #[rustfmt::skip]
 const GATES: &[Key] = &[
-    key("name", Kind::Text, "What the gate is called").needed(),
-    key("phases", Kind::Words { least: 1, once: false }, "Entering these asks the gate").needed(),
-    key("command", Kind::Command, "Exit 0 lets it pass").needed(),
+    key("name", Kind::Text, "The name of the quality gate").needed(),
+    key("phases", Kind::Words { least: 1, once: false }, "The phases that the gate guards").needed(),
+    key("command", Kind::Command, "The command; exit code 0 passes").needed(),
 ];
 
 /// All of `handoffd.toml`.
 #[rustfmt::skip]
 pub(super) const CONFIG: &[Key] = &[
-    key("daemon", Kind::Table(DAEMON), "The daemon itself"),
-    key("defaults", Kind::Table(DEFAULTS), "For every specialist that says nothing else"),
+    key("daemon", Kind::Table(DAEMON), "The daemon"),
+    key("defaults", Kind::Table(DEFAULTS), "Defaults for every specialist"),
     key("intake", Kind::Table(&[
-        key("strict", Kind::Flag, "The rules of quality count to the letter: breaking one is an error rather than a warning").default("false"),
-        key("missing_schema", Kind::Word(&["fail", "warn"]), "What to do with a request whose schema is not there").default("\"fail\""),
-    ]), "What is asked of requests"),
-    key("specialists", Kind::Agents(&Kind::Table(SPECIALIST)), "Who does the work, by agent; \"*\" is anyone else"),
+        key("strict", Kind::Flag, "Breaking a rule of quality is an error, not a warning").default("false"),
+        key("missing_schema", Kind::Word(&["fail", "warn"]), "What to do with a request whose schema does not exist").default("\"fail\""),
+    ]), "Checks of requests"),
+    key("specialists", Kind::Agents(&Kind::Table(SPECIALIST)), "The specialists, by agent; \"*\" is for every other agent"),
     key("routes", Kind::Table(&[
-        key("blocked", Kind::Table(BLOCKED), "By blocked_reason"),
-    ]), "Who helps"),
-    key("workflows", Kind::Named(&Kind::Table(WORKFLOW)), "What follows what, by name"),
+        key("blocked", Kind::Table(BLOCKED), "The helper for each blocked_reason"),
+    ]), "The agent that helps, or human"),
+    key("workflows", Kind::Named(&Kind::Table(WORKFLOW)), "The workflows, by name"),
     key("phases", Kind::Table(&[
-        key("order", Kind::Words { least: 0, once: true }, "In which order phases are entered"),
-        key("requires", Kind::Named(&Kind::Words { least: 0, once: false }), "Artifact types that must be there to enter a phase"),
+        key("order", Kind::Words { least: 0, once: true }, "The order of the phases"),
+        key("requires", Kind::Named(&Kind::Words { least: 0, once: false }), "Artifact types that a task needs to enter a phase"),
     ]), "The phases of a task"),
-    key("gates", Kind::Tables(0, GATES), "Commands that must pass before a phase is entered"),
+    key("gates", Kind::Tables(0, GATES), "Quality gates: commands that must pass before a task enters a phase"),
     key("notify", Kind::Table(&[
-        key("failed", Kind::Command, "Told of a failure, with the record on stdin"),
-        key("waiting_human", Kind::Command, "Told of what waits for a person"),
-        key("completed", Kind::Command, "Told of what was completed"),
-    ]), "Commands that are told"),
+        key("failed", Kind::Command, "Runs for each failure, with the record on stdin"),
+        key("waiting_human", Kind::Command, "Runs for each handoff that waits for a person"),
+        key("completed", Kind::Command, "Runs for each completed handoff"),
+    ]), "Commands that notify people"),
     key("audit", Kind::Table(&[
-        key("packages", Kind::FlagOr(&["dropped"]), "Which ended handoffs are kept as packages too: dropped, those that came as packages; true, all; false, none").default("\"dropped\""),
+        key("packages", Kind::FlagOr(&["dropped"]), "Which ended handoffs are also kept as packages: dropped, those that came as packages; true, all; false, none").default("\"dropped\""),
         key("anchor", Kind::Anchor, "Where number and hash of the log's last line go: journal, syslog, or file: and the path of a file or FIFO; nowhere where nothing is set"),
         key("anchor_lines", Kind::Whole(1, U32), "An anchor after so many lines").default("1000"),
         key("anchor_interval", Kind::Duration(SECOND, LONGEST), "An anchor after this time, where there are new lines").default("\"10m\""),
     ]), "The audit log"),
     key("retention", Kind::Table(&[
-        key("completed", ANY_DURATION, "How long completed handoffs are kept"),
-        key("failed", ANY_DURATION, "How long failed handoffs are kept"),
-        key("logs", ANY_DURATION, "How long logs are kept"),
+        key("completed", ANY_DURATION, "How long to keep completed handoffs"),
+        key("failed", ANY_DURATION, "How long to keep failed handoffs"),
+        key("logs", ANY_DURATION, "How long to keep logs"),
         key("worktrees", ANY_DURATION, "How long worktrees of ended chains are kept; branches with commits of their own stay"),
         key("sessions", ANY_DURATION, "How long the files of coding agents' sessions are kept after the end of their handoff"),
-    ]), "How long things are kept; for ever where nothing is set"),
+    ]), "How long to keep ended handoffs; unset keeps them for ever"),
     key("context", Kind::Table(&[
         key("window_tokens", Kind::Whole(1, U32), "The context window of an agent, in tokens").default("200000"),
         key("compact_at", Kind::Number(0.001, 1.0), "The share of the window above which a record is compacted").default("0.25"),
     ]), "How much of its window an agent is handed"),
     key("metrics", Kind::Table(&[
-        key("listen", Kind::Loopback, "Where figures are served, on this machine only; nowhere where nothing is set"),
-    ]), "Figures for monitoring"),
+        key("listen", Kind::Loopback, "The address of the metrics page, on this machine only; unset serves none"),
+    ]), "Metrics for monitoring"),
 ];
 
 /// What the configuration is, in a list of the published formats.

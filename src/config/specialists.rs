@@ -26,8 +26,7 @@ pub(super) fn read(
     for (key, value) in entries {
         let agent = match AgentName::parse(key) {
             Ok(agent) if agent.is_human() => {
-                let message = "`human` is reserved, no command answers for a person; \
-                               use another name";
+                let message = "`human` is reserved for people; use another name";
                 value.refuse_key(message.to_owned());
                 continue;
             }
@@ -94,7 +93,7 @@ fn resident(s: &Section<'_>, agent: &AgentName, it: &mut Specialist) {
         let mode = v.one_of(&[("spawn", Mode::Spawn), ("resident", Mode::Resident)])?;
         if mode == Mode::Resident && agent.is_wildcard() {
             // Every name that somebody makes up would keep a process.
-            return v.refuse("use \"spawn\" here, or give the agents that stay their own entries");
+            return v.refuse("use \"spawn\" here, or give resident agents entries of their own");
         }
         Some(mode)
     });
@@ -140,9 +139,9 @@ fn pass_env(value: &Value<'_>) -> Option<Vec<String>> {
 /// Why a name can't be an environment variable here.
 fn unusable(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.contains(['=', '\0']) {
-        Some("a variable's name must not be empty and has no `=` or NUL in it")
+        Some("the name of a variable must not be empty and must not contain `=` or NUL")
     } else if name.starts_with("HANDOFF_") {
-        Some("names starting with HANDOFF_ are the daemon's own; use another name")
+        Some("names starting with HANDOFF_ are reserved for the daemon; use another name")
     } else {
         None
     }

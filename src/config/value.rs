@@ -147,8 +147,8 @@ impl<'a> Value<'a> {
 
     /// An address that only this machine can reach: whoever asks there is not asked who he is.
     pub(super) fn loopback(&self) -> Option<SocketAddrV4> {
-        const HINT: &str = "use an address of this machine's own and a port, like \
-                            \"127.0.0.1:9464\"; others reach it through a proxy that knows them";
+        const HINT: &str = "use a loopback address and a port, like \"127.0.0.1:9464\"; for \
+        other machines, put a proxy with a login in front";
         let address = match self.raw {
             DeValue::String(text) => text.parse::<SocketAddrV4>().ok(),
             _ => None,

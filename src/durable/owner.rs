@@ -38,7 +38,7 @@ pub fn may_make_in(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "nothing was written to {}: it belongs to uid {}, who could not use a file of uid {}",
+        "did not write to {}: its owner (uid {}) could not use a file of uid {}",
         folder.join("").display(),
         found.uid(),
         me.as_raw()

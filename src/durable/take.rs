@@ -41,7 +41,7 @@ impl Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum TakeError {
     /// It was moved or deleted meanwhile.
-    #[error("it is no longer there")]
+    #[error("it no longer exists")]
     Gone,
     /// It is not the file that was read.
     #[error("it changed after it was read")]

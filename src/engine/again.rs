@@ -50,7 +50,7 @@ pub fn retry(
             .as_deref()
             .map(|by| format!(" by {by}"))
             .unwrap_or_default();
-        let reason = format!("retry asked for{who}; it runs when a place is free");
+        let reason = format!("retry requested{who}; it runs when a slot is free");
         let now = world.now();
         next::wait(&mut record, "retry", Some(0), &reason, now, world.boot);
     }

@@ -232,7 +232,7 @@ pub fn resolve(world: &World) {
         if found == Some(prepared.submission.inode) {
             // It was moved and not rewritten.
             if let Err(error) = durable::exchange(&prepared.content, &target) {
-                tracing::error!(handoff_id = id, "it is claimed by half: {error}");
+                tracing::error!(handoff_id = id, "its claim is incomplete: {error}");
             }
         } else if found.is_none() || found != prepared.running.identity.map(|it| it.inode) {
             prepared.undo(world);
@@ -270,7 +270,7 @@ impl Engine {
         let Some(prepared) = self.world.ahead.take(key) else {
             return;
         };
-        tracing::debug!(handoff_id = key.id, "not begun: {why}");
+        tracing::debug!(handoff_id = key.id, "not started: {why}");
         self.ahead.returned(&prepared.running.agent);
         let undo: Job = Box::new(move |world| prepared.undo(world));
         self.launches.push(undo);

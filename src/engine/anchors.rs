@@ -56,9 +56,10 @@ struct Heard {
 impl Anchoring {
     /// Takes in the last line that is on disk.
     pub fn hear(&self, head: Head) {
-        let mut heard = self.lock();
-        let wakes = head.seq >= heard.wake_at;
-        heard.head = Some(head);
+        let mut state = self.lock();
+        let wakes = head.seq >= state.wake_at;
+        state.head = Some(head);
+        drop(state);
         if wakes {
             self.shared.1.notify_one();
         }

@@ -93,7 +93,10 @@ impl Engine {
     pub(super) fn on_shared(&mut self, found: Option<(String, String)>) {
         let was = std::mem::replace(&mut self.shared, found.is_some());
         let text = found.map(|(what, advice)| {
-            format!("{what}, so nothing is taken from the folders; {advice}")
+            format!(
+                "{what}; the daemon takes nothing from the folders until that is fixed: \
+            {advice}"
+            )
         });
         self.problem("shared", text);
         if was && !self.shared {
@@ -172,7 +175,7 @@ impl Engine {
             Seen::Nothing => self.on_gone(&name),
             Seen::Folder => {
                 let text = format!(
-                    "handoffs/pending/{} is a folder and is ignored; drop files only",
+                    "ignored the folder handoffs/pending/{}: drop files only",
                     attempt::shown(&name)
                 );
                 self.problem(&ignored_key(&name), Some(text));
@@ -424,7 +427,7 @@ impl Engine {
     /// Leaves a file that can't be moved where it is, for now. Nobody else waits for it.
     pub(super) fn leave_file(&mut self, name: &OsString, why: &'static str) {
         let shown = attempt::shown(name);
-        let text = format!("handoffs/pending/{shown} can't be moved: {why}");
+        let text = format!("can't move handoffs/pending/{shown}: {why}");
         self.problem(&ignored_key(name), Some(text));
         let at = self.now_ms() + 1000;
         self.unsettle(name, None, at);
@@ -436,9 +439,7 @@ impl Engine {
         self.mend_folders();
         self.problem(
             "claim",
-            Some(format!(
-                "a handoff could not be claimed ({error}); trying again"
-            )),
+            Some(format!("can't claim a handoff ({error}); trying again")),
         );
     }
 }

@@ -102,10 +102,7 @@ pub fn take_returns(world: &World, id: &str) {
         ask_person(&mut record, kind, &reason, now, world.boot);
         "waiting_human"
     } else {
-        let reason = format!(
-            "{}; it runs when a place is free",
-            how_returned(&ids, &lost)
-        );
+        let reason = format!("{}; it runs when a slot is free", how_returned(&ids, &lost));
         wait(&mut record, "retry", Some(0), &reason, now, world.boot);
         "returned"
     };
@@ -117,9 +114,9 @@ fn how_returned(ids: &[String], lost: &[String]) -> String {
     let gone = match (lost, ids) {
         ([], [one]) => return format!("{one} returned"),
         ([], many) => return format!("all {} helpers returned", many.len()),
-        ([one], _) => format!("{one} is gone, deleted or moved away"),
+        ([one], _) => format!("{one} was deleted or moved away"),
         ([first, ..], _) => format!(
-            "{} helpers are gone, deleted or moved away, {first} among them",
+            "{} helpers were deleted or moved away, {first} among them",
             lost.len()
         ),
     };
@@ -137,14 +134,14 @@ fn returned(world: &World, record: &Record, parent: &str, child: &str) -> Value 
     let (Some(state), Some(found)) = (state, found) else {
         tracing::warn!(
             handoff_id = parent,
-            "its helper {child} is gone: it goes on without"
+            "its helper {child} was deleted or moved away: continuing without it"
         );
         return lost(child, &gone(child));
     };
     if !is_child(world, record, (parent, child), &found) {
         tracing::warn!(
             handoff_id = parent,
-            "{child} is not the helper that it asked: it goes on without"
+            "{child} is not the helper that it asked: continuing without it"
         );
         return lost(child, &forged(child, parent));
     }
@@ -178,15 +175,15 @@ fn lost(child: &str, message: &str) -> Value {
 
 fn gone(child: &str) -> String {
     format!(
-        "the record of the helper {child} stands in no folder: somebody deleted it or moved it away \
-         before its result was taken. Go on without it, or ask for help again"
+        "the record of helper {child} was deleted or moved away before its result was taken. \
+         Continue without it, or ask for help again"
     )
 }
 
 fn forged(child: &str, parent: &str) -> String {
     format!(
-        "the record {child} is not the helper that {parent} asked: somebody put another request in \
-         its place. Go on without it, or ask for help again"
+        "the record {child} is not the helper that {parent} asked: another request took its \
+         place. Continue without it, or ask for help again"
     )
 }
 
@@ -202,7 +199,7 @@ pub fn expire(world: &World, id: &str) {
         Some("approve") => Action::Approve,
         Some("escalate") => {
             let to = escalate_to.unwrap_or_else(|| "somebody else".to_owned());
-            let reason = format!("nobody answered in time; escalated to {to}");
+            let reason = format!("no answer in time; escalated to {to}");
             escalate(&mut record, &to, &reason, world);
             return write(world, id, &record, State::Waiting, "escalated", || {});
         }
@@ -215,14 +212,14 @@ pub fn expire(world: &World, id: &str) {
         action,
         handoff_id,
         by: Some("the deadline".to_owned()),
-        comment: Some("nobody answered in time".to_owned()),
+        comment: Some("no answer in time".to_owned()),
         choice: None,
         revision: None,
     };
     match answer_as(world, &mut record, id, &command, true) {
         Ok(event) => write(world, id, &record, State::Waiting, event, || {}),
         Err(why) => {
-            tracing::warn!(handoff_id = id, "its deadline could not be kept: {why}");
+            tracing::warn!(handoff_id = id, "can't apply its deadline: {why}");
             world.tell(Event::Unmoved { id: id.to_owned() });
         }
     }

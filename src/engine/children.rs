@@ -112,7 +112,7 @@ fn is_request(path: &Path, spawn: &Spawn) -> bool {
 pub fn set_in_motion(world: &World, spawn: &Spawn, parent: &str) -> Result<(), Unapplied> {
     let layout = &world.layout;
     if HandoffId::parse_made(&spawn.id).is_err() {
-        tracing::warn!("{:?} can't be an id: not set in motion", spawn.id);
+        tracing::warn!("{:?} is not a valid id: no child was created", spawn.id);
         return Ok(());
     }
     match standing(world, spawn, parent) {
@@ -154,7 +154,7 @@ pub fn set_in_motion(world: &World, spawn: &Spawn, parent: &str) -> Result<(), U
 fn refused(world: &World, spawn: &Spawn, why: &str) -> Vec<u8> {
     let mut record = Record::admit(spawn.request.clone(), &spawn.id, None);
     let actions = vec![
-        "See the whole way with handoffd chain; let the specialists end it, or raise \
+        "See the chain with handoffd chain; make the specialists end it, or raise \
          the limit that the message names and send the daemon SIGHUP"
             .to_owned(),
     ];
@@ -186,7 +186,7 @@ pub fn give_another_id(world: &World, mut decided: Box<Decided>, old: &str) {
     }
     tracing::warn!(
         handoff_id = decided.id,
-        "{old} is somebody else's handoff; its own follow-up is {new}"
+        "{old} is another handoff's id; the follow-up has the id {new}"
     );
     rename(&mut decided.record, old, &new);
     world.expected.forget(old);

@@ -85,7 +85,7 @@ pub fn read(world: &World, name: &OsStr) -> CommandFile {
         Looked::Changing => CommandFile::Changing,
         Looked::NotAFile { what, identity } => broken(
             identity,
-            format!("not a file but {what}"),
+            format!("{what}, not a file"),
             Writer::Closed,
             false,
         ),
@@ -95,7 +95,7 @@ pub fn read(world: &World, name: &OsStr) -> CommandFile {
         }
         Looked::Unreadable { error, identity } => broken(
             identity,
-            format!("it can't be read: {error}"),
+            format!("can't read it: {error}"),
             Writer::Unknown,
             true,
         ),
@@ -106,7 +106,7 @@ pub fn read(world: &World, name: &OsStr) -> CommandFile {
             ..
         } => {
             let Some(ext) = ext else {
-                let reason = "a command is named <anything>.json".to_owned();
+                let reason = "the name of a command must end in .json".to_owned();
                 return broken(identity, reason, writer, true);
             };
             let document = match document::parse(&bytes, ext) {
@@ -154,7 +154,7 @@ pub fn cancels(world: &World) -> Vec<WholeCommand> {
         }
     });
     if let Err(error) = listed {
-        tracing::warn!("handoffs/control can't be listed: {error}");
+        tracing::warn!("can't list handoffs/control: {error}");
     }
     found
 }
@@ -243,10 +243,10 @@ fn open_rejected(world: &World) -> Result<File, String> {
         let shown = world.layout.relative(&path);
         match fs::symlink_metadata(&path) {
             Ok(found) if found.is_symlink() => format!(
-                "{shown} is a symlink, and nothing is written through one; delete it: rm {shown}"
+                "{shown} is a symlink, and the daemon writes through none; delete it: rm {shown}"
             ),
             Ok(found) if !found.is_dir() => {
-                format!("{shown} is no folder; move it away: mv {shown} {shown}.old.tmp")
+                format!("{shown} is not a folder; move it away: mv {shown} {shown}.old.tmp")
             }
             _ => format!("{shown}: {error}"),
         }

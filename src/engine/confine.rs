@@ -285,9 +285,12 @@ pub fn check(config: &Config) -> Vec<(String, String)> {
             .is_some_and(|it| !it.best_effort);
         if must && let Err(why) = crate::keeper::confine::can_sandbox() {
             found.push((
-                format!("[specialists.\"{agent}\"] sandbox: this kernel can't hold one ({why})"),
-                "run it on Linux 6.2 or later with Landlock, or set sandbox.best_effort = true \
-                 to do without"
+                format!(
+                    "[specialists.\"{agent}\"] sandbox: this kernel does not support it \
+                ({why})"
+                ),
+                "use Linux 6.2 or later with Landlock, or set sandbox.best_effort = true to run \
+                 without a sandbox"
                     .to_owned(),
             ));
         }

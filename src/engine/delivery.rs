@@ -25,8 +25,8 @@ use crate::store::artifacts::{Bounds, Presence, RelPath, Unread, WriteError};
 
 use comply::schema_of;
 
-const RAISE_LIMIT: &str = "Let the specialist leave smaller artifacts; or raise \
-                           daemon.max_artifact_size, send the daemon SIGHUP, then retry";
+const RAISE_LIMIT: &str = "Make the specialist write smaller artifacts; or raise \
+daemon.max_artifact_size, send the daemon SIGHUP, then retry";
 
 /// Why nothing could be delivered.
 pub enum Undelivered {
@@ -128,7 +128,10 @@ fn wrong_artifacts(fields: Vec<FieldError>, result: Option<Map<String, Value>>) 
     let list: Vec<String> = fields.iter().map(ToString::to_string).collect();
     let mut told = failure(
         ErrorCode::ValidationFailed,
-        format!("what came is not what was asked for: {}", list.join("; ")),
+        format!(
+            "the work does not match what was requested: {}",
+            list.join("; ")
+        ),
         vec![MEND.to_owned()],
     );
     told.fields = fields;
@@ -178,7 +181,7 @@ impl Delivery<'_> {
         if self.is_anothers(path)? {
             self.problem(
                 "expected_output.destination",
-                format!("{} belongs to another handoff by now", path.as_str()),
+                format!("{} belongs to another handoff now", path.as_str()),
             );
             return Ok(());
         }
@@ -202,7 +205,7 @@ impl Delivery<'_> {
                 }
                 _ => {
                     let why = format!(
-                        "no artifact came: the result has no `artifact`, and there is no file at {}",
+                        "no artifact: the result has no `artifact`, and {} does not exist",
                         path.as_str()
                     );
                     self.problem("artifact", why);
@@ -225,10 +228,9 @@ impl Delivery<'_> {
         let Some(artifact) = artifact_of(success.result.as_ref()).cloned() else {
             if self.schema.is_some() {
                 success.delivered.compliance = Some(Compliance::Unchecked);
-                success.warnings.push(
-                    "there is an output schema, but no artifact came that could be held against it"
-                        .to_owned(),
-                );
+                success
+                    .warnings
+                    .push("no artifact to check against the output schema".to_owned());
             }
             return Ok(());
         };
@@ -236,8 +238,8 @@ impl Delivery<'_> {
         success.delivered.compliance = Some(compliance);
         success.delivered.checked |= compliance == Compliance::Valid;
         success.warnings.push(
-            "the result has an artifact, but the request names no expected_output.destination: it \
-             stays in result"
+            "the result has an artifact, but the request has no expected_output.destination: the \
+             artifact stays in result"
                 .to_owned(),
         );
         Ok(())
@@ -253,7 +255,7 @@ impl Delivery<'_> {
                 .or_else(|| item.as_str());
             let field = format!("artifacts[{at}].path");
             let Some(named) = named else {
-                self.problem(&field, "missing: it says where the file is".to_owned());
+                self.problem(&field, "missing: the path of the file".to_owned());
                 continue;
             };
             // HANDOFF_ARTIFACT is absolute, so specialists may name others that way too.
@@ -270,7 +272,7 @@ impl Delivery<'_> {
                 continue;
             }
             let path = RelPath::parse(relative).and_then(|path| match path.daemons_own() {
-                Some(what) => Err(format!("{what}: list files that the specialist made")),
+                Some(what) => Err(format!("{what}: list only files that the specialist made")),
                 None => Ok(path),
             });
             match path {
@@ -308,7 +310,7 @@ impl Delivery<'_> {
             }
         }
         success.warnings.push(format!(
-            "the text of the report could not be kept as artifacts/{id}.md: something else is there"
+            "can't keep the text of the report as artifacts/{id}.md: another file is there"
         ));
         Ok(())
     }
@@ -342,7 +344,7 @@ impl Delivery<'_> {
             Ok(measured) => self.note(path, &measured.sha256, measured.size_bytes, kind)?,
             Err(WriteError::Io(error)) => return Err(error.into()),
             Err(WriteError::Exists) => {
-                let why = format!("{} exists already", path.as_str());
+                let why = format!("{} already exists", path.as_str());
                 self.problem("expected_output.destination", why);
             }
             Err(WriteError::Refused(why)) => {

@@ -44,7 +44,7 @@ pub fn prepare(
 
 fn refused(why: String, holder: &str) -> Box<Failure> {
     let field = FieldError::new(join(holder, "expected_output.destination"), why);
-    let message = format!("the artifact can't be put where it is to go: {field}");
+    let message = format!("can't use the artifact's destination: {field}");
     let actions = vec![
         "Choose another expected_output.destination".to_owned(),
         "Then move the file back to handoffs/pending/".to_owned(),
@@ -69,7 +69,7 @@ fn find_place(world: &World, request: &Request) -> Result<Option<String>, Refuse
             Err(why) => return Err(why),
         }
     }
-    Err(Refused::Taken("there is no moment left for it".to_owned()))
+    Err(Refused::Taken("the time has run out".to_owned()))
 }
 
 /// Reserves a path, if nobody else's file is there, and makes its folder. It is reserved first:
@@ -88,13 +88,13 @@ fn take(world: &World, path: &str, request: &Request, again: bool) -> Result<(),
         // What else an earlier attempt left there, its next one is told of and may mend.
         Presence::Folder | Presence::Other(_) if again => Ok(()),
         Presence::File { .. } | Presence::Folder => {
-            Err(Refused::Taken(format!("{path} exists already")))
+            Err(Refused::Taken(format!("{path} already exists")))
         }
         Presence::Other(what) => Err(Refused::Wrong(format!("{path} is {what}"))),
     };
     let made = standing.and_then(|()| {
         let made = world.artifacts.make_folder_for(&parsed);
-        made.map_err(|error| Refused::Wrong(format!("its folder can't be made: {error}")))
+        made.map_err(|error| Refused::Wrong(format!("can't create its folder: {error}")))
     });
     if made.is_err() {
         world.reservations().release(id);

@@ -100,6 +100,18 @@ pub fn divert(
     }
 }
 
+/// A handoff that waits for others is received when it is about to run.
+fn is_received_now(destination: &Destination) -> bool {
+    !matches!(
+        destination,
+        Destination::Duplicate
+            | Destination::Wait {
+                on: "dependency" | "time",
+                ..
+            }
+    )
+}
+
 fn try_divert(
     world: &World,
     name: &OsStr,
@@ -129,16 +141,7 @@ fn try_divert(
     let path = world.layout.pending().join(name);
     let durability = world.config().daemon.durability;
     let submitted = Submitted::new(&path, identity, (&record, syntax), durability);
-    // What waits for others is received when it is about to run.
-    let received = !matches!(
-        destination,
-        Destination::Duplicate
-            | Destination::Wait {
-                on: "dependency" | "time",
-                ..
-            }
-    );
-    if let Some(receipt) = receipt.filter(|_| received) {
+    if let Some(receipt) = receipt.filter(|_| is_received_now(&destination)) {
         record.set("acknowledgment", receipt.acknowledgment);
     }
     let refused = destination.refusal();
@@ -293,10 +296,10 @@ pub fn apply(
         }
         Destination::Ask(kind) => {
             let reason = match kind {
-                Kind::Task => "it is addressed to a person",
-                Kind::Gate => "a person must let it pass before it runs",
+                Kind::Task => "addressed to a person",
+                Kind::Gate => "a person must approve it before it runs",
                 Kind::Review => "the report asks for a review",
-                Kind::Blocked => "it is blocked, and a person can help",
+                Kind::Blocked => "blocked; a person can help",
             };
             not_starting(record);
             ask_person(record, kind, reason, now, world.boot);
@@ -363,8 +366,8 @@ fn duplicate(id: &str) -> Failure {
         ErrorCode::DuplicateId,
         format!("the id {id} is taken"),
         vec![format!(
-            "If this is new work, give it an id of its own (in handoff_id and as the file's name) \
-             and drop it again; if it was dropped twice, delete it. The first one is shown by: \
+            "If this is new work, give it an id of its own (in handoff_id and as the file's \
+             name) and drop it again; if it was dropped twice, delete it. To see the first: \
              handoffd show {id}"
         )],
     )
@@ -398,7 +401,7 @@ pub fn reject(world: &World, name: &OsStr, broken: Broken) {
             if finished == Finished::Skipped {
                 tracing::debug!(
                     file = shown(&name),
-                    "it changed before it could be set aside"
+                    "it changed before the daemon could set it aside"
                 );
             }
             let id = match finished {

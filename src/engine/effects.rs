@@ -143,7 +143,7 @@ pub fn apply(world: &World, mut decided: Box<Decided>) {
         }
         Err(Unapplied::Taken(id)) if decided.tries < TRIES => {
             decided.tries += 1;
-            let error = format!("a file that is not the daemon's has the id {id}");
+            let error = format!("a file that the daemon did not write has the id {id}");
             return world.tell(Event::Unapplied { decided, error });
         }
         Err(Unapplied::Taken(id)) => return children::give_another_id(world, decided, &id),

@@ -54,7 +54,7 @@ impl Finals {
     pub fn open(world: &World) -> Self {
         let came = Came::new().inspect_err(|error| {
             tracing::warn!(
-                "files that others put into completed/ or failed/ are not told of: {error}"
+                "can't watch completed/ and failed/ for files that others put there: {error}"
             );
         });
         let finals = Self {
@@ -84,7 +84,7 @@ impl Finals {
             return Vec::new();
         };
         if lost {
-            tracing::debug!("more came to completed/ and failed/ than the system keeps");
+            tracing::debug!("completed/ and failed/ had more events than the system keeps");
         }
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = std::mem::take(&mut *ended);
@@ -199,8 +199,8 @@ impl Engine {
         };
         let folder = state.folder();
         Some(format!(
-            "handoffs/{folder}/ holds what the daemon did not put there: {}{more}; it is left alone; \
-             move it away, like: mv {} .",
+            "handoffs/{folder}/ has files that the daemon did not put there: {}{more}; the \
+             daemon ignores them; move them away, like: mv {} .",
             named.join(", "),
             word(&format!("handoffs/{folder}/{}", first.to_string_lossy()))
         ))

@@ -22,7 +22,7 @@ fn astray(layout: &Layout) -> Option<(String, String)> {
     let folder = folder.display();
     Some((
         format!("{folder} is a symlink that leads out of the root"),
-        format!("put a folder in its place, with what it held: rm {word}"),
+        format!("replace it with a folder that has the same files: rm {word}"),
     ))
 }
 
@@ -56,7 +56,7 @@ pub fn shared(layout: &Layout, config: &Config) -> Option<(String, String)> {
                 let word = shown::path(&folder);
                 let folder = folder.display();
                 (
-                    format!("everybody may write to {folder} (its mode is {mode:04o})"),
+                    format!("{folder} is writable by everybody (mode {mode:04o})"),
                     format!("chmod o-w {word}, or set daemon.allow_shared = true"),
                 )
             })
@@ -67,7 +67,7 @@ pub fn shared(layout: &Layout, config: &Config) -> Option<(String, String)> {
 /// somebody else holds that one, this daemon must go.
 pub fn mend_folders(world: &World) {
     if let Err(error) = world.layout.ensure() {
-        tracing::warn!("a folder is gone and can't be made again: {error}");
+        tracing::warn!("a folder is missing and the daemon can't create it: {error}");
     }
     let held = world.lock.lock().map(|held| held.metadata());
     let same = match (held, std::fs::metadata(world.layout.handoffs())) {
@@ -79,7 +79,7 @@ pub fn mend_folders(world: &World) {
     }
     match lock::hold(&world.layout) {
         Ok(folder) => {
-            tracing::warn!("handoffs/ was replaced; it is held again");
+            tracing::warn!("handoffs/ was replaced; locked the new one");
             if let Ok(mut held) = world.lock.lock() {
                 *held = folder;
             }

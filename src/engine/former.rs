@@ -89,7 +89,7 @@ impl Engine {
                     }
                     tracing::warn!(
                         handoff_id = held.key.id,
-                        "an attempt runs, but its record is gone: ending it"
+                        "an attempt runs without a record: ending it"
                     );
                     self.busy.insert(held.key.id, Busy::Orphan);
                 }
@@ -105,8 +105,8 @@ impl Engine {
         };
         let pid = held.pid.map_or_else(String::new, |pid| format!(" ({pid})"));
         let text = format!(
-            "a resident process of {agent}{pid} has outlived its daemon and is being ended; \
-             nothing of {agent} is started before it is gone"
+            "a resident process of {agent}{pid} outlived its daemon and is being ended; {agent} \
+             starts nothing until it is gone"
         );
         self.problem(&former_key(&agent), Some(text));
         let config = self.world.config();
@@ -184,7 +184,7 @@ impl Engine {
         let how = match (&member.fault, &member.ended) {
             (Some(fault), _) => fault.clone(),
             (None, Some(End::Exited { exit, why: None })) => exit_words(*exit),
-            (None, Some(End::NotStarted { what, .. })) => format!("could not be started: {what}"),
+            (None, Some(End::NotStarted { what, .. })) => format!("could not start: {what}"),
             _ => return,
         };
         // One that is to be replaced says nothing of those that follow.
@@ -217,7 +217,7 @@ impl Engine {
         if backoff.streak >= WORTH_SAYING {
             let text = format!(
                 "the resident process of {agent} {how}, {} times in a row without an answer; the \
-                 next start waits {}. Look at the log of a failed attempt",
+                 next start waits {}. Read the log of a failed attempt",
                 backoff.streak,
                 humantime::format_duration(backoff.wait)
             );

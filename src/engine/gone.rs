@@ -84,13 +84,13 @@ impl Engine {
         if let Some(state) = stands {
             tracing::warn!(
                 handoff_id = id,
-                "its record was moved from waiting/ to {}/ by somebody else; it waits no more",
+                "somebody moved its record from waiting/ to {}/; it no longer waits",
                 state.folder()
             );
         } else {
             tracing::warn!(
                 handoff_id = id,
-                "its record was deleted from waiting/, or moved away; it will not run. To run it \
+                "its record was deleted from waiting/ or moved away; it will not run. To run it \
                  after all, drop it into pending/ again"
             );
             let line = record_gone(id, self.world.now().wall);

@@ -86,11 +86,11 @@ impl Engine {
             return;
         };
         let Some(id) = member.current.clone() else {
-            let what = format!("answered {:?}, which nobody had asked", answer.id);
+            let what = format!("answered {:?}, which was not its handoff", answer.id);
             return self.on_fault(number, what);
         };
         if answer.id != id {
-            let what = format!("answered {:?} when it was asked for {id}", answer.id);
+            let what = format!("answered {:?} instead of {id}", answer.id);
             return self.on_fault(number, what);
         }
         let Some(running) = self.running.get(&id).filter(|it| it.ending.is_none()) else {
@@ -101,7 +101,7 @@ impl Engine {
         };
         let attempt = u64::from(running.key.attempt);
         if let Some(other) = answer.attempt.filter(|it| *it != attempt) {
-            let what = format!("answered attempt {other} of {id} when it was asked for {attempt}");
+            let what = format!("answered attempt {other} of {id} instead of {attempt}");
             return self.on_fault(number, what);
         }
         member.current = None;

@@ -101,7 +101,7 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
         Looked::Changing => Seen::Changing,
         Looked::NotAFile { what, identity } => broken(
             identity,
-            format!("not a file but {what}"),
+            format!("{what}, not a file"),
             "Drop a plain file",
             Writer::Closed,
             false,
@@ -109,17 +109,17 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
         Looked::TooLarge { identity } => broken(
             identity,
             format!(
-                "{} bytes are more than daemon.max_request_size allows ({most})",
+                "{} bytes; daemon.max_request_size allows {most}",
                 identity.size
             ),
-            "Put large inputs into a file below artifacts/ and name it in the request, or raise \
-             daemon.max_request_size and send the daemon SIGHUP",
+            "Put large input into a file below artifacts/ and name that file in the request, or \
+             raise daemon.max_request_size and send the daemon SIGHUP",
             Writer::Unknown,
             true,
         ),
         Looked::Unreadable { error, identity } => broken(
             identity,
-            format!("it can't be read: {error}"),
+            format!("can't read it: {error}"),
             "Make it readable for the daemon's user",
             Writer::Unknown,
             true,
@@ -133,7 +133,7 @@ pub fn look_at(world: &World, name: &OsStr) -> Seen {
             Err(error) => broken(
                 identity,
                 format!("not a request: {error}"),
-                "Mend the document at the place that is named",
+                "Fix the document at that place",
                 writer,
                 true,
             ),
@@ -203,8 +203,8 @@ fn look_at_bad_name(world: &World, name: &OsStr, id: &str, why: &str) -> Seen {
         identity: Identity::of(&metadata),
         told: refusal(
             ErrorCode::SchemaValidationFailed,
-            format!("the file name can't be a request's: {why}"),
-            vec!["Name it <id>.json, .yaml, .yml or .md".to_owned()],
+            format!("invalid file name for a request: {why}"),
+            vec!["Rename it to <id>.json, .yaml, .yml or .md".to_owned()],
         ),
         writer: Writer::Unknown,
         may_mend: metadata.is_file(),

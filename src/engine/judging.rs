@@ -108,7 +108,7 @@ impl Engine {
     }
 
     fn delay(&mut self, id: &str, error: &str, what: Delayed) {
-        let said = format!("{id} can't be finished yet: {error}");
+        let said = format!("can't finish {id} yet: {error}");
         self.problem(&unfinished_key(id), Some(said));
         self.delayed.insert(id.to_owned(), what);
         let at = self.now_ms() + AGAIN_AFTER_MS;

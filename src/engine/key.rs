@@ -17,7 +17,7 @@ pub fn hold(layout: &Layout) -> io::Result<Key> {
     match read(layout) {
         Ok(key) => return Ok(key),
         Err(why) if fs::symlink_metadata(layout.key()).is_ok() => tracing::warn!(
-            "{} {why}: replaced by a new one. Ids of handoffs stay as they are",
+            "{} {why}: replaced it with a new one. Ids of handoffs stay the same",
             layout.relative(&layout.key())
         ),
         Err(_) => {}
@@ -34,13 +34,13 @@ fn read(layout: &Layout) -> Result<Key, String> {
     let found = fs::symlink_metadata(&path).map_err(|error| error.to_string())?;
     let own = rustix::process::geteuid().as_raw();
     if !found.is_file() {
-        return Err("is no file".to_owned());
+        return Err("is not a file".to_owned());
     }
     if found.uid() != own {
         return Err("belongs to another user".to_owned());
     }
     if found.mode() & 0o077 != 0 {
-        return Err("can be read or written by others".to_owned());
+        return Err("is readable or writable by others".to_owned());
     }
     let bytes = fs::read(&path).map_err(|error| error.to_string())?;
     let bytes = bytes.try_into().map_err(|_| "has the wrong length")?;

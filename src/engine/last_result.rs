@@ -159,7 +159,7 @@ impl Unused {
             if let Err(error) = fs::remove_file(&path)
                 && error.kind() != io::ErrorKind::NotFound
             {
-                tracing::warn!("{} can't be removed: {error}", path.display());
+                tracing::warn!("can't remove {}: {error}", path.display());
             }
         }
     }

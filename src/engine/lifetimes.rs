@@ -284,7 +284,7 @@ impl Engine {
         };
         tracing::warn!(
             handoff_id = id,
-            "its record was edited or moved while it runs; put back"
+            "somebody edited or moved its record while it runs; restored it"
         );
         self.restoring.insert(id.to_owned());
         let (id, known) = (id.to_owned(), running.identity);

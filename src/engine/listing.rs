@@ -35,7 +35,7 @@ pub(super) fn list_one(world: &World, scanner: &Mutex<Scanner>, folder: Folder, 
         let _ = world.layout.ensure();
         let path = world.layout.relative(&path);
         Listing::Failed(format!(
-            "{path} can't be listed ({error}); it is tried again soon, and at every rescan"
+            "can't list {path} ({error}); trying again soon, and at every rescan"
         ))
     });
     world.tell(Event::ListingDone { folder, listed });

@@ -33,14 +33,14 @@ pub fn hold_patiently(layout: &Layout) -> Result<File, StartError> {
 
 /// Holds the root for as long as it is open.
 pub fn hold(layout: &Layout) -> Result<File, StartError> {
-    let folder = File::open(layout.handoffs()).map_err(system("handoffs/ can't be opened"))?;
+    let folder = File::open(layout.handoffs()).map_err(system("can't open handoffs/"))?;
     match folder.try_lock() {
         Ok(()) => Ok(folder),
         Err(TryLockError::WouldBlock) => Err(StartError::Locked {
             root: layout.root().to_owned(),
             pid: shown(layout).and_then(|daemon| daemon.get("pid")?.as_u64()),
         }),
-        Err(TryLockError::Error(error)) => Err(system("handoffs/ can't be locked")(error)),
+        Err(TryLockError::Error(error)) => Err(system("can't lock handoffs/")(error)),
     }
 }
 

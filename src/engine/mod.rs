@@ -108,8 +108,8 @@ use crate::spool::scan::Scanner;
 use crate::watch::Watcher;
 
 /// A bug that one file brings to light must not take the rest along, and must not be hidden.
-const PANICKED: &str = "a job failed in a way nobody foresaw (the log has where): what it was \
-    about may stay as it is until the daemon is restarted; please report it";
+const PANICKED: &str = "a job of the daemon crashed (the log says where); its handoff may be \
+stuck until the daemon restarts. Please report it";
 
 /// What a job in flight is doing to an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -140,7 +140,11 @@ impl People {
     fn tell(&self, id: &str, news: News) {
         if self.open.news.load(Ordering::SeqCst) >= MOST_WAITING {
             let event = news.word();
-            tracing::warn!(handoff_id = id, event, "not told: too much news at once");
+            tracing::warn!(
+                handoff_id = id,
+                event,
+                "skipped a notification: too many at once"
+            );
             return;
         }
         let (id, on_its_way) = (id.to_owned(), OnItsWay::new(&self.open.news));
@@ -212,7 +216,7 @@ impl Engine {
             let left = humantime::format_duration(Duration::from_secs(left.div_ceil(1000)));
             tracing::warn!(
                 handoff_id = id,
-                "it waits for a person, who has {left} left"
+                "it waits for a person; {left} left until the deadline"
             );
             let line = audit::Event::new(self.world.now().wall, News::DeadlineNear.word())
                 .about(id)
@@ -247,13 +251,18 @@ fn run(world: &World, id: &str, news: News, closing: &AtomicBool) {
         return tracing::warn!(
             handoff_id = id,
             event,
-            "the notify command was not run: {wrong}"
+            "did not run the notify command: {wrong}"
         );
     }
     // It may be somewhere else by now; then there is other news.
     let path = world.layout.record(news.state(world, id), id);
     let Looked::Bytes { bytes, .. } = look(&path, u64::MAX - 1) else {
-        return tracing::debug!(handoff_id = id, event, "not told: it has moved on");
+        return tracing::debug!(
+            handoff_id = id,
+            event,
+            "skipped a notification: the handoff has \
+        moved on"
+        );
     };
     let call = Call {
         command,
@@ -275,7 +284,7 @@ fn run(world: &World, id: &str, news: News, closing: &AtomicBool) {
         Err(error) => tracing::warn!(
             handoff_id = id,
             event,
-            "the notify command could not be run: {error}"
+            "can't run the notify command: {error}"
         ),
     }
 }

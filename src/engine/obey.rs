@@ -41,7 +41,7 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         return match world.layout.submission(&id) {
             Some(path) => on_pending(world, name, identity, &command, &path, &id),
             None => give_up(match world.layout.archived(&id) {
-                None => format!("no handoff is called {id}"),
+                None => format!("no handoff has the id {id}"),
                 // Anything else would be refused there, too.
                 Some(State::Failed) if command.action == Action::Retry => format!(
                     "{id} is packed in the archive; put it back with: handoffd archive --restore {id}"
@@ -54,7 +54,7 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         };
     };
     let Some(mut record) = load(world, state, &id) else {
-        return give_up(format!("the record of {id} can't be read"));
+        return give_up(format!("can't read the record of {id}"));
     };
     if record.meta.applied.contains(&key) {
         if command.action == Action::Cancel {
@@ -119,7 +119,7 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
         (Action::Retry, State::Failed) if record.meta.rejected.is_some() => {
             let dropped_as = record.doc.get("dropped_as").and_then(Value::as_str);
             give_up(format!(
-                "{id} was never a request: mend handoffs/failed/{id}.rejected, then {}",
+                "{id} was never a valid request: fix handoffs/failed/{id}.rejected, then {}",
                 drop_again(&id, dropped_as)
             ));
         }
@@ -138,18 +138,23 @@ pub fn pointless(action: Action, state: State, id: &str) -> String {
         (Action::Retry, State::Completed) => {
             format!("; to run it again: mv handoffs/completed/{id}.json handoffs/pending/")
         }
-        (Action::Retry, State::InProgress) => "; cancel it first, or wait for its end".to_owned(),
-        (Action::Cancel, State::Completed | State::Failed) => ", and nothing of it runs".to_owned(),
-        (Action::Approve | Action::Reject | Action::Ask, _) => ", and asks nobody".to_owned(),
+        (Action::Retry, State::InProgress) => "; cancel it first, or wait until it ends".to_owned(),
+        (Action::Cancel, State::Completed | State::Failed) => "; nothing of it runs".to_owned(),
+        (Action::Approve | Action::Reject | Action::Ask, _) => {
+            format!("; there is nothing to {}", action.as_str())
+        }
         _ => String::new(),
     };
-    let state = state.to_string().replace('_', " ");
-    format!("can't {} {id}: it is {state}{instead}", action.as_str())
+    let stands = match state {
+        State::Completed | State::Failed => format!("already {state}"),
+        open => format!("it is {}", open.to_string().replace('_', " ")),
+    };
+    format!("can't {} {id}: {stands}{instead}", action.as_str())
 }
 
 /// What a command is told that answers another revision than the record has now.
 pub fn wrong_revision(wanted: u64, found: u64) -> String {
-    format!("it answers revision {wanted}, but the record is at revision {found}")
+    format!("the command is for revision {wanted}, but the record has revision {found}")
 }
 
 fn by(command: &Command, when: &str) -> String {
@@ -196,7 +201,7 @@ fn on_pending(
                 world,
                 name,
                 identity,
-                &format!("{id} in pending/ is not a whole request"),
+                &format!("{id} in pending/ is not a complete request"),
             );
             world.tell(Event::Unmoved { id: id.to_owned() });
         }
@@ -205,7 +210,7 @@ fn on_pending(
                 world,
                 name,
                 identity,
-                &format!("{id} is in pending/ already"),
+                &format!("{id} is already in pending/"),
             );
             world.tell(Event::Unmoved { id: id.to_owned() });
         }

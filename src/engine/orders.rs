@@ -118,8 +118,8 @@ impl Engine {
         let first = self.stuck.names.first().map(|name| attempt::shown(name));
         let text = first.map(|first| {
             format!(
-                "the command handoffs/control/{first} is refused and can't be set aside: {why} (it \
-                 is tried again every second)"
+                "can't move the refused command handoffs/control/{first} away: {why} (trying \
+                 again every second)"
             )
         });
         self.problem("commands", text);

@@ -257,7 +257,7 @@ fn put_logs_away(
     if let Err(error) = kept {
         tracing::warn!(
             handoff_id = running.key.id,
-            "the attempt's log could not be kept: {error}"
+            "can't keep the attempt's log: {error}"
         );
     }
 }
@@ -327,7 +327,7 @@ fn verdict(
         }
         End::NotBegun => Verdict::Interrupted {
             counted: false,
-            reason: "it had not begun when the daemon or its keeper ended".to_owned(),
+            reason: "it had not started when the daemon or its keeper ended".to_owned(),
         },
         End::Lost { reason } => Verdict::Interrupted {
             counted: true,
@@ -354,7 +354,7 @@ fn verdict(
         } if collected.heard == Heard::Lost && collected.result_file == Output::Nothing => {
             Verdict::Interrupted {
                 counted: true,
-                reason: "the file it printed to was deleted while it ran".to_owned(),
+                reason: "somebody deleted its output file while it ran".to_owned(),
             }
         }
         End::Exited { exit, why } => judge(&ended(*exit, *why, collected, running, config)),
@@ -410,10 +410,7 @@ fn remember_leftover(world: &World, record: &Record, to: State) {
         State::Failed | State::Waiting => {
             let durability = world.config().daemon.durability;
             if let Err(error) = world.leftovers.remember(id, path, durability) {
-                tracing::warn!(
-                    handoff_id = id,
-                    "{path} can't be remembered as its own: {error}"
-                );
+                tracing::warn!(handoff_id = id, "can't note {path} as its own: {error}");
             }
         }
         State::Completed => world.leftovers.forget(id),

@@ -105,7 +105,7 @@ fn write(world: &World, id: &str, record: &Record) {
     if let Err(error) = kept.keep(&chain, &id, &yaml) {
         tracing::warn!(
             handoff_id = id.as_str(),
-            "it is not kept as a package: {error}"
+            "can't keep it as a package: {error}"
         );
     }
 }

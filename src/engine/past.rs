@@ -198,7 +198,7 @@ fn put_back(world: &World, id: &str, claim: &Claim) -> io::Result<bool> {
     durable::move_no_replace(&claim.path, &place)?;
     tracing::warn!(
         handoff_id = id,
-        "its claim was lost; put back as {}",
+        "its claim was lost; restored as {}",
         layout.relative(&place)
     );
     Ok(true)

@@ -22,7 +22,7 @@ impl Engine {
 
     pub(super) fn on_trouble(&mut self, trouble: Option<String>) {
         let text = trouble.as_ref().map(|trouble| {
-            format!("nothing can be written ({trouble}): no new attempts until that is mended")
+            format!("can't write to disk ({trouble}): no new attempts until that is fixed")
         });
         self.trouble = trouble;
         if self.trouble.is_some() {

@@ -153,8 +153,8 @@ impl Engine {
             self.actors.run(move |world| reading.judge(world));
         }
         let said = format!(
-            "{id} has ended, and its artifacts are still being read; to give that up: handoffd \
-             cancel {id}"
+            "still reading the artifacts of {id}, which has ended; to stop that: handoffd cancel \
+             {id}"
         );
         self.problem(&large_key(id), Some(said));
     }

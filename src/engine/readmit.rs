@@ -159,7 +159,7 @@ pub fn reject_name(world: &World, source: PathBuf, identity: Identity, id: &str)
     let name = source.file_name().unwrap_or_default().as_bytes();
     let (wanted, why) = match classify(name) {
         Name::Bad { id, why } => (id.to_string(), why),
-        _ => (id.to_owned(), "its name can't be an id".to_owned()),
+        _ => (id.to_owned(), "its name is not a valid id".to_owned()),
     };
     reject_under(world, source, identity, id, &wanted, &why);
 }
@@ -176,7 +176,7 @@ fn reject_under(
     let told = refusal(
         ErrorCode::SchemaValidationFailed,
         format!("found in {}: {why}", world.layout.relative(&source)),
-        vec!["Compare the bytes that are kept with what was dropped".to_owned()],
+        vec!["Compare the bytes that were kept with what was dropped".to_owned()],
     );
     let mut notice = Record::admit(Map::<String, Value>::new(), wanted, None);
     fail(&mut notice, &told, 0, now.wall);
@@ -245,7 +245,13 @@ pub fn finish_rejections(world: &World, past: &Past) -> io::Result<()> {
             // Its line came before its notice.
             None => match Rejection::noticed(&world.layout, &id, identity)? {
                 Some(notice) => reject_as(world, path, identity, &id, &id, notice, Vec::new()),
-                None => reject(world, path, identity, &id, "it was being set aside"),
+                None => reject(
+                    world,
+                    path,
+                    identity,
+                    &id,
+                    "a crash interrupted its refusal",
+                ),
             },
         }
     }

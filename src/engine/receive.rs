@@ -155,8 +155,8 @@ pub fn changed_artifacts(desk: &Desk<'_>, view: &View<'_>, request: &Request) ->
                 ));
             }
             Err(Unread::TooLarge { size_bytes }) => changed.push(format!(
-                "artifact {named} was not compared with its registered sha256: its {size_bytes} \
-                 bytes take too long to read"
+                "artifact {named} was not checked against its registered sha256: its \
+                 {size_bytes} bytes take too long to read"
             )),
             Err(_) => {}
         }

@@ -57,7 +57,7 @@ pub fn recover_one(world: &World, folder: State, id: &str, past: &mut Past) -> F
     match try_recover(world, folder, id, past) {
         Ok(found) => found,
         Err(error) => Found::Left(format!(
-            "{}/{id}.json can't be dealt with: {error}",
+            "can't recover {}/{id}.json: {error}",
             folder.folder()
         )),
     }
@@ -132,7 +132,8 @@ fn try_recover(world: &World, folder: State, id: &str, past: &mut Past) -> io::R
         }
         Action::LeaveAlone(format) => {
             return Ok(Found::Left(format!(
-                "{}/{id}.json is of format {format}, which a newer version wrote; it is left alone",
+                "{}/{id}.json has format {format}, which a newer version wrote; the daemon \
+                 ignores it",
                 folder.folder()
             )));
         }
@@ -173,12 +174,12 @@ fn read(world: &World, path: &Path, id: &str) -> io::Result<Result<(Vec<u8>, Ide
         Looked::Gone => return Ok(Err(Found::Nothing)),
         Looked::Folder => {
             let path = world.layout.relative(path);
-            let why = format!("{path} is a folder and is ignored; move it away");
+            let why = format!("ignored the folder {path}; move it away");
             return Ok(Err(Found::Left(why)));
         }
         Looked::Unreadable { error, .. } => return Err(error),
         Looked::Changing | Looked::TooLarge { .. } => {
-            return Err(io::Error::other("it is being written"));
+            return Err(io::Error::other("it is still being written"));
         }
     }
     Ok(Err(Found::UnderWay))
@@ -217,7 +218,7 @@ fn settle_twins(world: &World, folder: State, id: &str) -> io::Result<bool> {
         let name = format!("{id}.{}.{}.json", lost.folder(), Identity::at(loser)?.inode);
         tracing::warn!(
             handoff_id = id,
-            "found in two folders; the older one is set aside as {name}"
+            "found in two folders; set the older one aside as {name}"
         );
         durable::move_no_replace(loser, &world.layout.aside().join(name))?;
         if loser == &here {
@@ -278,7 +279,7 @@ fn carry_on(
             } else {
                 let told = refusal(
                     ErrorCode::SchemaValidationFailed,
-                    "the record in waiting/ lacks its target or what it waits for".to_owned(),
+                    "the record in waiting/ has no target or no reason to wait".to_owned(),
                     vec!["Restore target and move the file to handoffs/pending/".to_owned()],
                 );
                 fail_parked(world, id, record, &told, || {});
@@ -287,7 +288,7 @@ fn carry_on(
         }
         Action::NotBegun if folder == State::Waiting => {
             close_unbegun(&mut record, world);
-            let reason = "it had not begun when the daemon ended; it runs when a place is free";
+            let reason = "it had not started when the daemon ended; it runs when a slot is free";
             wait(
                 &mut record,
                 "retry",

@@ -72,7 +72,7 @@ impl Engine {
                 world.tell(Event::Swept { next });
             });
         if let Err(error) = spawned {
-            tracing::warn!("no thread for retention: {error}");
+            tracing::warn!("can't start a thread for retention: {error}");
             self.plan_retention();
         }
     }
@@ -99,7 +99,7 @@ pub(super) fn mend_archive(layout: &Layout) {
         None => Ok(()),
     });
     if let Err(error) = mended {
-        tracing::warn!("the archive can't be read, so ids in it count as free: {error}");
+        tracing::warn!("can't read the archive, so the ids in it count as free: {error}");
     }
 }
 
@@ -169,7 +169,7 @@ fn remove(world: &World, kind: Kind, old: &[Old]) -> std::io::Result<usize> {
         let _ = tell.send(());
     });
     told.recv_timeout(PATIENCE)
-        .map_err(|_| std::io::Error::other("the audit log can't be written"))?;
+        .map_err(|_| std::io::Error::other("can't write the audit log"))?;
     let mut count = 0;
     for old in old {
         count += old.remove(&world.layout)?;

@@ -238,7 +238,7 @@ impl Engine {
         self.schedule
             .hold(agent, until, || Self::limits_of(&config, agent));
         self.unsafe_until.insert(agent.clone(), until);
-        let text = format!("no attempt of {agent} starts: {wrong}");
+        let text = format!("{agent} starts no attempts: {wrong}");
         self.problem(&key, Some(text));
     }
 

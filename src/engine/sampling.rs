@@ -73,10 +73,7 @@ pub fn restore_record(world: &World, id: String, record: &Record, known: Option<
     if let Some(there) = moved_to
         && let Err(error) = durable::move_no_replace(&there, &path)
     {
-        tracing::warn!(
-            handoff_id = id,
-            "its record could not be moved back: {error}"
-        );
+        tracing::warn!(handoff_id = id, "can't move its record back: {error}");
     }
     let line = transition(record, &id, "record_restored", at, at, world.now().wall);
     let change = Change::Advance {

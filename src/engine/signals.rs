@@ -15,7 +15,7 @@ impl Engine {
                 self.reload();
             }
             _ if self.stopping.is_some() => {
-                tracing::warn!("told to stop again: ending all attempts at once");
+                tracing::warn!("second stop signal: ending all attempts at once");
                 self.end_now();
             }
             _ => self.stop(),
@@ -41,7 +41,7 @@ impl Engine {
         self.dismiss_idle();
         if detach {
             self.end_residents();
-            tracing::info!("stopping; {count} attempts go on without the daemon");
+            tracing::info!("stopping; {count} attempts continue without the daemon");
         } else {
             tracing::info!("stopping; waiting for {count} attempts (stop again to end them now)");
             self.alarm(now + grace, Alarm::StopWaiting);
@@ -94,7 +94,7 @@ impl Engine {
     pub(super) fn give_up(&mut self) {
         if self.stopping.is_some() {
             tracing::warn!(
-                "not everything could be written before the end; the next start goes on"
+                "could not write everything before stopping; the next start finishes it"
             );
             self.done = true;
         }
@@ -150,14 +150,14 @@ impl Engine {
                 match later.as_slice() {
                     [] => tracing::info!("configuration read again"),
                     later => tracing::warn!(
-                        "configuration read again; restart the daemon to have it use the new {}",
+                        "configuration read again; restart the daemon to use the new {}",
                         later.join(" and ")
                     ),
                 }
                 self.observer.reloaded(&self.counts().to_string());
             }
             Err(error) => {
-                let text = format!("the new configuration is broken, the old one stays: {error}");
+                let text = format!("the new configuration is broken; keeping the old one: {error}");
                 self.observer.reloaded(&text);
                 self.problem("config", Some(text));
             }

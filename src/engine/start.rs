@@ -45,7 +45,7 @@ use crate::protocol::lifecycle::State;
 use crate::retention::leave;
 use crate::runner::agents;
 use crate::runner::rubbish::Rubbish;
-use crate::spool::commit::Committer;
+use crate::spool::commit::{Committer, OnRound};
 use crate::spool::layout::Layout;
 use crate::spool::{look, scan};
 use crate::store::audit::{AuditLog, Line};
@@ -74,14 +74,15 @@ pub struct Options {
 pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("another handoffd holds {root}{}", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    #[error("another handoffd runs on {root}{}", pid.map(|pid| format!(" (process \
+    {pid})")).unwrap_or_default())]
     Locked { root: PathBuf, pid: Option<u64> },
     #[error("{root}: {what}")]
     Root { root: PathBuf, what: String },
     /// What a shortage of the moment keeps from being read or made.
     #[error("{root}: {what}")]
     Short { root: PathBuf, what: String },
-    #[error("the figures can't be served at {listen} (metrics.listen)")]
+    #[error("can't serve metrics at {listen} (metrics.listen)")]
     Metrics {
         listen: SocketAddrV4,
         #[source]
@@ -135,9 +136,10 @@ pub fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
 fn no_keeper(source: io::Error) -> StartError {
     let what = match source.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            "the keeper of this root does not answer; if its process is stopped, continue or kill it"
+            "the keeper of this root does not answer; if its process is suspended, continue or \
+             kill it"
         }
-        _ => "the keeper can't be started",
+        _ => "can't start the keeper",
     };
     StartError::System { what, source }
 }
@@ -184,11 +186,11 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
     layout
         .check_one_file_system()
         .map_err(|error| in_root(error.to_string()))?;
-    let kind = filesystem(layout.handoffs()).map_err(system("the file system can't be told"))?;
+    let kind = filesystem(layout.handoffs()).map_err(system("can't determine the file system"))?;
     if kind.network && !config.daemon.allow_network_fs {
         return Err(in_root(format!(
-            "the file system is {}, a network file system, where renames and locks are not \
-             promised; put the root on a local disk, or set daemon.allow_network_fs = true",
+            "the root is on {}, a network file system, where renames and locks are unreliable; \
+             move the root to a local disk, or set daemon.allow_network_fs = true",
             kind.name
         )));
     }
@@ -200,41 +202,28 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
         .enable_time()
         .enable_io()
         .build()
-        .map_err(system("the runtime can't be built"))?;
+        .map_err(system("can't start the runtime"))?;
     runtime.block_on(async {
         let signals = signal_hook_tokio::Signals::new([SIGTERM, SIGINT, SIGHUP])
-            .map_err(system("signals can't be received"))?;
+            .map_err(system("can't receive signals"))?;
         let (events, inbox) = unbounded_channel();
         let clock = Clock::System;
         let since = clock.now().wall;
-        let mut audit = open_audit(&layout, &config, since)
+        let audit = open_audit(&layout, &config, since)
             .map_err(|error| StartError::in_root(&root, "audit/: ", &error))?;
         let recent = audit
             .recent(RECENT_BYTES)
-            .map_err(system("audit/ can't be read"))?;
+            .map_err(system("can't read audit/"))?;
         let anchoring = Anchoring::default();
-        let heard = anchoring.clone();
-        audit.on_synced(move |head| heard.hear(head));
-        let trouble = events.clone();
-        audit.on_altered(move |altered| {
-            let _ = trouble.send(Event::AuditAltered(altered.to_string()));
-        });
-        let trouble = events.clone();
-        let (committer, commit_thread) = Committer::start(
-            layout.clone(),
-            audit,
-            config.daemon.durability,
-            move |text| {
-                let _ = trouble.send(Event::Trouble(text));
-            },
-            meter.as_ref().map(Meter::on_round),
-        )
-        .map_err(system("a thread can't be started"))?;
+        let on_round = meter.as_ref().map(Meter::on_round);
+        let (committer, commit_thread) =
+            start_committer(&layout, audit, &config, &events, &anchoring, on_round)
+                .map_err(system("can't start a thread"))?;
         let (keeper, mut reader) = line::connect(&options.program, &layout).map_err(no_keeper)?;
         let held = line::inventory(&keeper, &mut reader, &events)
             .map_err(system("the keeper does not answer"))?;
         let (board, shown_at) = Board::open(layout.root());
-        let rubbish = start_rubbish(events.clone()).map_err(system("a thread can't be started"))?;
+        let rubbish = start_rubbish(events.clone()).map_err(system("can't start a thread"))?;
         let world = Arc::new(World::new(
             layout,
             clock,
@@ -249,15 +238,15 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
             board,
             meter.as_ref().map(Meter::address),
         ));
-        line::listen(&world, reader).map_err(system("the keeper can't be heard"))?;
+        line::listen(&world, reader).map_err(system("can't listen to the keeper"))?;
         let anchors = anchoring.start(&world);
-        let anchors = anchors.map_err(system("a thread can't be started"))?;
+        let anchors = anchors.map_err(system("can't start a thread"))?;
         let mut engine = build(&world, held, &recent, since, options, anchoring)?;
         engine.plan_retention();
         engine.catch_up(shown_at, &recent);
         if let Some(meter) = meter {
             let served = meter.serve(&world.layout, world.events.clone(), &recent);
-            served.map_err(system("a thread can't be started"))?;
+            served.map_err(system("can't start a thread"))?;
         }
         let untold = engine.people.open();
         greet(&config, &engine.watcher.describe());
@@ -269,9 +258,33 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
     })
 }
 
+/// Starts the thread that writes, which says what it finds wrong, and which line of the audit log is the
+/// last on disk.
+fn start_committer(
+    layout: &Layout,
+    mut audit: AuditLog,
+    config: &Config,
+    events: &UnboundedSender<Event>,
+    anchoring: &Anchoring,
+    on_round: Option<OnRound>,
+) -> io::Result<(Committer, std::thread::JoinHandle<()>)> {
+    let anchoring = anchoring.clone();
+    audit.on_synced(move |head| anchoring.hear(head));
+    let trouble = events.clone();
+    audit.on_altered(move |altered| {
+        let _ = trouble.send(Event::AuditAltered(altered.to_string()));
+    });
+    let trouble = events.clone();
+    let on_trouble = move |text| {
+        let _ = trouble.send(Event::Trouble(text));
+    };
+    let durability = config.daemon.durability;
+    Committer::start(layout.clone(), audit, durability, on_trouble, on_round)
+}
+
 fn start_rubbish(events: UnboundedSender<Event>) -> io::Result<Rubbish> {
     Rubbish::start(move |path, error| {
-        let text = format!("{} can't be deleted: {error}", path.display());
+        let text = format!("can't delete {}: {error}", path.display());
         let _ = events.send(Event::Undeletable(text));
     })
 }
@@ -290,14 +303,14 @@ fn unusable(layout: &Layout, file: &Path, config: &Config) -> Option<String> {
 fn open_audit(layout: &Layout, config: &Config, since: Wall) -> io::Result<AuditLog> {
     let (audit, opened) = AuditLog::open(&layout.audit(), config.daemon.durability, since)?;
     if let Some(torn) = opened.torn {
-        tracing::warn!("{}: the last line was torn; it is closed", torn.file);
+        tracing::warn!("{}: a crash tore the last line; closed it", torn.file);
     }
     for hole in opened.holes {
         let (first, last) = hole.missing.into_inner();
         let file = hole.file;
         tracing::warn!(
-            "{file}: a power cut took lines {first} to {last}, which nobody had been told of; the \
-             log says so now"
+            "{file}: a power cut took lines {first} to {last}, which were not acted on yet; the \
+             log now says so"
         );
     }
     Ok(audit)
@@ -373,8 +386,8 @@ fn build(
             let _ = events.send(Event::Hint(hint));
         }
     })
-    .map_err(system("the folders can't be watched"))?;
-    let threads = system("a thread can't be started");
+    .map_err(system("can't watch the folders"))?;
+    let threads = system("can't start a thread");
     let mut engine = Engine {
         world: Arc::clone(world),
         readers: Workers::start(world, "read", 2).map_err(&threads)?,

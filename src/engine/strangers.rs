@@ -111,8 +111,8 @@ impl Engine {
             let place = match folder {
                 Folder::Control => {
                     return format!(
-                        "handoffs/control/ holds folders, which are ignored: {names}; commands are \
-                         files, so move them away"
+                        "ignored folders in handoffs/control/: {names}; commands are files, so \
+                         move the folders away"
                     );
                 }
                 Folder::InProgress => "handoffs/in-progress",
@@ -120,7 +120,7 @@ impl Engine {
                 Folder::Pending => "handoffs/pending",
             };
             format!(
-                "{place}/ holds what is no record, which is ignored: {names}; move a request to \
+                "ignored entries of {place}/ that are not records: {names}; move requests to \
                  handoffs/pending/, and anything else out of {place}/"
             )
         });

@@ -11,10 +11,10 @@ use crate::keeper::wire::{Held, State as KeeperState};
 
 impl Engine {
     pub(super) fn on_keeper_lost(&mut self) {
-        tracing::error!("the keeper is gone; starting another");
+        tracing::error!("the keeper has ended; starting another");
         self.problem(
             "keeper",
-            Some("the keeper is gone; starting another".to_owned()),
+            Some("the keeper has ended; starting another".to_owned()),
         );
         self.actors.run(|world| match line::reconnect(world) {
             Ok((count, entries)) => {
@@ -22,7 +22,7 @@ impl Engine {
                 world.tell(Event::KeeperBack { count, entries });
             }
             Err(error) => {
-                tracing::error!("no keeper could be started: {error}");
+                tracing::error!("can't start a keeper: {error}");
                 std::thread::sleep(std::time::Duration::from_secs(1));
                 world.tell(Event::KeeperLost);
             }

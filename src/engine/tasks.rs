@@ -128,7 +128,7 @@ pub fn ask_gates(world: &World, preview: &Record, id: &str) -> Result<Vec<Value>
             let field = FieldError::new("handoff.next_phase", &refusal);
             return Err(refused(
                 preview,
-                format!("the task can't go there: {refusal}"),
+                format!("the task can't enter that phase: {refusal}"),
                 field,
             ));
         }
@@ -148,7 +148,7 @@ pub fn ask_gates(world: &World, preview: &Record, id: &str) -> Result<Vec<Value>
             let answer = match rights::command(terms.root, &gate.command) {
                 Some(wrong) => gate::Said {
                     passed: false,
-                    reason: format!("it was not run: {wrong}"),
+                    reason: format!("did not run: {wrong}"),
                 },
                 None => gate::run(gate, &bytes, &terms),
             };
@@ -168,7 +168,7 @@ pub fn ask_gates(world: &World, preview: &Record, id: &str) -> Result<Vec<Value>
         if let Err(error) = store.save(&state) {
             tracing::warn!(
                 handoff_id = id,
-                "what the gates said could not be kept: {error}"
+                "can't save the results of the gates: {error}"
             );
         }
         let list = listed(&gates);
@@ -291,7 +291,7 @@ pub fn forewarn(world: &World, record: &mut Record, id: &str) {
     let mut warnings: Vec<String> = brought
         .wrong
         .iter()
-        .map(|error| format!("not in the state of task {task}: {error}"))
+        .map(|error| format!("left out of the state of task {task}: {error}"))
         .collect();
     match store(world).load(task) {
         // It is tried again as long as it takes.
@@ -317,15 +317,16 @@ impl Taken {
         }
         if let Some(bare) = self.bare {
             warnings.push(format!(
-                "in the state of task {task}, {bare}: let the specialist say why it decides so"
+                "in the state of task {task}, {bare}: make the specialist give the reason for \
+                 each decision"
             ));
         }
         if let Step::Failed { gates, .. } = self.step {
             let list = listed(&gates);
             warnings.push(format!(
-                "the outcome is not in the state of task {task}, because a quality gate failed: \
-                 {list}; what it brought stands in result: once that is mended, add it with \
-                 handoffd state handoff {task}"
+                "the state of task {task} lacks this outcome, because a quality gate failed: \
+                 {list}; the data is in result: fix the cause, then add it with handoffd state \
+                 handoff {task}"
             ));
         }
         warnings
@@ -339,8 +340,8 @@ fn listed(gates: &[GateResult]) -> String {
 
 fn unwritten(task: &TaskId, error: &StoreError) -> String {
     format!(
-        "the outcome is not in the state of task {task}: {error}; what it brought stands in result: \
-         once that file is right, add it with handoffd state handoff {task}"
+        "the state of task {task} lacks this outcome: {error}; the data is in result: fix that \
+         file, then add it with handoffd state handoff {task}"
     )
 }
 
@@ -367,7 +368,7 @@ pub fn apply(world: &World, record: &Record, id: &str) -> io::Result<()> {
         Err(error) => {
             tracing::error!(
                 handoff_id = id,
-                "its outcome is not in the task's state: {error}"
+                "can't write its outcome to the task state: {error}"
             );
             let line = state_unwritten(id, &brought.task, &error.to_string(), now);
             world.committer.submit(Change::Note, vec![line], |_| {});

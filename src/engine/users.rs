@@ -24,12 +24,12 @@ const MOST_GROUPS: usize = 1 << 12;
 
 /// Looks a user up; why it can't be had, in words.
 pub fn account(name: &UserName) -> Result<Account, String> {
-    let text = |name: &str| CString::new(name).map_err(|_| format!("{name:?} is no name"));
+    let text = |name: &str| CString::new(name).map_err(|_| format!("{name:?} is not a valid name"));
     let user = text(&name.user)?;
-    let mut account = passwd(&user).ok_or_else(|| format!("there is no user {:?}", name.user))?;
+    let mut account = passwd(&user).ok_or_else(|| format!("no user {:?} exists", name.user))?;
     if let Some(group) = &name.group {
         account.gid =
-            group_id(&text(group)?).ok_or_else(|| format!("there is no group {group:?}"))?;
+            group_id(&text(group)?).ok_or_else(|| format!("no group {group:?} exists"))?;
     }
     account.groups = groups(&user, account.gid);
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -78,7 +78,7 @@ fn missing() -> Option<String> {
     let same = libc::uid_t::MAX;
     // SAFETY: -1 for each id means that it stays as it is.
     let allowed = unsafe { libc::syscall(libc::SYS_setresuid, same, same, same) } == 0;
-    (!allowed).then(|| "a filter of system calls keeps it from changing its user".to_owned())
+    (!allowed).then(|| "a system call filter keeps it from changing its user".to_owned())
 }
 
 /// A user as people know it.

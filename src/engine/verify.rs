@@ -32,7 +32,7 @@ pub fn start(
 ) -> io::Result<()> {
     let config = world.config();
     let Some(specialist) = config.specialist(&running.agent) else {
-        return Err(io::Error::other("its specialist is gone"));
+        return Err(io::Error::other("its specialist is no longer configured"));
     };
     if let Some(wrong) = rights::specialist(world.layout.root(), specialist) {
         return Err(io::Error::other(wrong.to_string()));
@@ -119,7 +119,7 @@ pub fn clean_up(world: &World, running: &Running, slot: u32) {
     if let Err(error) = collect::keep_logs(&world.slots, slot, &paths, true, max_output) {
         tracing::warn!(
             handoff_id = running.key.id,
-            "the verify command's log could not be kept: {error}"
+            "can't keep the verify command's log: {error}"
         );
     }
     // The files of a confined command first: as long as its folder is there, they are known as such.

@@ -43,24 +43,29 @@ const SECONDS: Option<&str> = Some("seconds");
 mod is {
     use super::{Family, Kind, SECONDS, counter, gauge, histogram};
     pub const BUILD: Family = Family {
-        name: "handoffd_build", kind: Kind::Info, unit: None, help: "The daemon that runs",
+        name: "handoffd_build", kind: Kind::Info, unit: None, help: "The running daemon",
     };
     pub const START: Family = gauge("handoffd_start_time_seconds", SECONDS, "When the daemon started, in Unix time");
     pub const PROBLEMS: Family = gauge("handoffd_problems", None, "How many problems the daemon reports");
-    pub const HANDOFFS: Family = gauge("handoffd_handoffs", None, "Handoffs by the folder they stand in");
-    pub const WAITING: Family = gauge("handoffd_waiting", None, "Waiting handoffs by what they wait for");
-    pub const QUEUED: Family = gauge("handoffd_queued", None, "Handoffs that only lack a free slot, by agent");
-    pub const RUNNING: Family = gauge("handoffd_running", None, "Attempts that run, by agent");
+    pub const HANDOFFS: Family = gauge("handoffd_handoffs", None, "Handoffs by state folder");
+    pub const WAITING: Family = gauge("handoffd_waiting", None, "Waiting handoffs, by reason");
+    pub const QUEUED: Family = gauge("handoffd_queued", None, "Handoffs that could run and lack \
+    a slot, by agent");
+    pub const RUNNING: Family = gauge("handoffd_running", None, "Running attempts, by agent");
     pub const OLDEST: Family = gauge("handoffd_queue_age_seconds", SECONDS, "How long the oldest handoff in the queue has waited; 0 if the queue is empty");
     pub const SLOTS: Family = gauge("handoffd_slots", None, "How many attempts may run at once");
     pub const SLOTS_USED: Family = gauge("handoffd_slots_used", None, "How many slots are taken");
-    pub const STARTED: Family = counter("handoffd_attempts_started", "Attempts that were started, by agent");
-    pub const RETRIES: Family = counter("handoffd_retries", "Failures that are tried again, by agent");
-    pub const ENDED: Family = counter("handoffd_ended", "Handoffs that ended, by agent, state and error code");
+    pub const STARTED: Family = counter("handoffd_attempts_started", "Started attempts, by agent");
+    pub const RETRIES: Family = counter("handoffd_retries", "Failures that the daemon retries, \
+    by agent");
+    pub const ENDED: Family = counter("handoffd_ended", "Ended handoffs, by agent, state and \
+    error code");
     pub const DURATION: Family = histogram("handoffd_attempt_duration_seconds", SECONDS, "From the start of an attempt to its outcome, by agent");
-    pub const PICKUP: Family = histogram("handoffd_pickup_seconds", SECONDS, "From when a handoff could run to when it was picked");
+    pub const PICKUP: Family = histogram("handoffd_pickup_seconds", SECONDS, "From when a \
+    handoff could run to when the daemon picked it");
     pub const BATCH: Family = histogram("handoffd_commit_batch_changes", Some("changes"), "How many changes shared one round of syncs");
-    pub const PRUNED: Family = counter("handoffd_pruned", "What retention deleted, by kind");
+    pub const PRUNED: Family = counter("handoffd_pruned", "Files and records that retention \
+    deleted, by kind");
 }
 
 /// All families, in the order of the page.

@@ -182,7 +182,7 @@ fn node(layout: &Layout, id: &str, parent: Option<String>) -> (Node, Relations) 
             });
             node.until = of("until").and_then(|at| Wall::parse(&at));
         }
-        State::Pending => node.waits_for = Some("a place in the queue".to_owned()),
+        State::Pending => node.waits_for = Some("a free slot".to_owned()),
         State::InProgress => {}
     }
     (node, links)

@@ -125,7 +125,7 @@ fn warned(warnings: &[String]) -> Vec<String> {
     let mut told: Vec<String> = warnings.iter().take(SHOWN).map(sentence).collect();
     if warnings.len() > SHOWN {
         told.push(format!(
-            "{} more warnings are in its record.",
+            "The record has {} more warnings.",
             warnings.len() - SHOWN
         ));
     }
@@ -143,18 +143,18 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
     let agent = agent.as_deref().unwrap_or("its specialist");
     let mut told = match standing {
         Standing::Unread { why } => vec![
-            format!("{id} lies in pending/ and is not admitted yet: {why}."),
-            "If nobody is writing it any more, it is judged within a moment and then stands in \
-             failed/ with the reason."
+            format!("{id} is in pending/ and not admitted yet: {why}."),
+            "If its producer has finished writing, the daemon moves it to failed/ with the \
+             reason in a moment."
                 .to_owned(),
         ],
         Standing::Foreign { state, why } => foreign(id, *state, why),
         Standing::Queued(queue) => queued(id, agent, queue),
         Standing::Running(process) => running(id, agent, process),
         Standing::Interrupted => vec![
-            format!("{id} is in in-progress/, but no process of it is known."),
-            "The daemon finds that out by itself: it takes the result that was left, or runs it \
-             again."
+            format!("{id} is in in-progress/, but none of its processes is known."),
+            "The daemon notices this by itself: it takes the result that the attempt left, or \
+             runs the handoff again."
                 .to_owned(),
         ],
         Standing::Waiting(wait) => waits::sentences(id, wait),
@@ -172,7 +172,7 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
                 .map(|s| format!(", after {s} s of work"))
                 .unwrap_or_default();
             let mut told = vec![format!(
-                "{id} completed{when}{ran}. Nothing more happens to it."
+                "{id} completed{when}{ran}. There is nothing left to do."
             )];
             told.extend(warned(warnings));
             told
@@ -187,7 +187,8 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
             let mut told = failed(id, code, message, actions);
             if *packed {
                 told.push(format!(
-                    "It is packed. To put it back into failed/: handoffd archive --restore {id}"
+                    "It is in the archive. To restore it to failed/: handoffd archive --restore \
+                     {id}"
                 ));
             }
             // Where it is to be moved back, that is the retry.
@@ -196,7 +197,7 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
                 told.push(if code == "CANCELLED" {
                     format!("To retry it: handoffd retry {id}")
                 } else {
-                    format!("When that is done: handoffd retry {id}")
+                    format!("Then: handoffd retry {id}")
                 });
             }
             told
@@ -204,14 +205,13 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
     };
     if !standing.is_final() {
         if !situation.daemon_runs {
-            told.push(
-                "No daemon runs on this root, so nothing moves until one is started: handoffd run"
-                    .to_owned(),
-            );
+            told.push("No daemon runs on this root. Start one: handoffd run".to_owned());
         }
         if situation.daemon_stops && !matches!(standing, Standing::Running(_)) {
             told.push(
-                "The daemon is stopping: what has not begun waits for the next one.".to_owned(),
+                "The daemon is stopping: handoffs that have not started wait for the next \
+                 daemon."
+                    .to_owned(),
             );
         }
         for problem in &situation.problems {
@@ -223,15 +223,18 @@ pub fn sentences(situation: &Situation) -> Vec<String> {
 
 fn foreign(id: &str, state: State, why: &str) -> Vec<String> {
     let folder = state.folder();
-    let found = format!("{id}.json lies in {folder}/, but is no record that belongs there: {why}.");
+    let found = format!(
+        "{id}.json is in {folder}/, but is not a record that belongs there: \
+    {why}."
+    );
     let then = if state.is_final() {
         format!(
-            "The daemon leaves it alone, and nothing happens to it. To move it away: mv {} {}",
+            "The daemon ignores it. To move it away: mv {} {}",
             word(&format!("handoffs/{folder}/{id}.json")),
             word(&format!("{id}.json"))
         )
     } else {
-        "The daemon takes it up at its next rescan: a request runs, and anything else is set aside in \
+        "The daemon handles it at the next rescan: it runs a request, and moves anything else to \
          failed/ with the reason."
             .to_owned()
     };
@@ -244,32 +247,32 @@ fn queued(id: &str, agent: &str, queue: &Queue) -> Vec<String> {
         (0, _) => format!("{id} is ready and next in the queue of {agent}."),
         (1, Some(next)) => format!("{id} is ready, behind {next} in the queue of {agent}."),
         (n, Some(next)) => {
-            format!("{id} is ready, behind {n} others in the queue of {agent}; first is {next}.")
+            format!("{id} is ready, behind {n} others in the queue of {agent}; {next} is first.")
         }
         (n, None) => format!("{id} is ready, behind {n} others in the queue of {agent}."),
     });
     if !queue.configured {
         told.push(format!(
-            "No specialist is configured for {agent}, so it will be refused."
+            "No specialist is configured for {agent}, so the daemon will refuse it."
         ));
     }
     if let Some(limit) = queue.specialist_limit
         && queue.specialist_running >= limit
     {
         told.push(format!(
-            "{agent} runs {} at once, which is its max_concurrent; one must end first.",
+            "{agent} runs {} attempts, its max_concurrent; one must end first.",
             queue.specialist_running
         ));
     } else if queue.all_running >= queue.limit {
         told.push(format!(
-            "All {} places (daemon.max_concurrent) are taken; one must end first.",
+            "All {} slots (daemon.max_concurrent) are taken; one attempt must end first.",
             queue.limit
         ));
     }
     if let Some(Hold { until, id }) = &queue.held {
         told.push(format!(
-            "{agent} asked to be left alone until {until}, when it had {id}; to go on now: handoffd \
-             retry {id}"
+            "{agent} asked to pause until {until}, while it worked on {id}. To continue now: \
+             handoffd retry {id}"
         ));
     }
     if let Some(rate) = &queue.rate {
@@ -279,7 +282,7 @@ fn queued(id: &str, agent: &str, queue: &Queue) -> Vec<String> {
         told.push(format!("Starts of {agent} are limited to {rate}{next}."));
     }
     if told.len() == 1 {
-        told.push("It starts as soon as the daemon gets to it.".to_owned());
+        told.push("It starts in a moment.".to_owned());
     }
     told
 }
@@ -295,15 +298,15 @@ fn running(id: &str, agent: &str, process: &Process) -> Vec<String> {
         None => String::new(),
     };
     let mut told = vec![format!(
-        "Attempt {}{most} of {id} is run by {agent}{pid}.",
+        "{agent} runs attempt {}{most} of {id}{pid}.",
         process.attempt
     )];
     if let Some(why) = &process.ending {
         told.push(format!(
-            "It is being ended ({why}); its whole process tree goes."
+            "The daemon is ending it ({why}), with its whole process tree."
         ));
     } else if let Some(left) = process.deadline_in {
-        told.push(format!("It has {} left before it times out.", short(left)));
+        told.push(format!("It times out in {}.", short(left)));
     }
     told.push(format!("To stop it: handoffd cancel {id}"));
     told

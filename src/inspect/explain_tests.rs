@@ -104,7 +104,7 @@ fn the_limit_that_holds_it_is_named() {
     assert!(
         about(Standing::Queued(all), true)
             .join(" ")
-            .contains("All 4 places")
+            .contains("All 4 slots")
     );
 }
 
@@ -120,7 +120,7 @@ fn what_lifts_a_hold_is_the_retry_of_who_asked_for_it() {
         ..Queue::default()
     };
     let told = about(Standing::Queued(held), true).join(" ");
-    assert!(told.contains("until noon, when it had k1"), "{told}");
+    assert!(told.contains("until noon, while it worked on k1"), "{told}");
     assert!(told.contains("handoffd retry k1"), "{told}");
 }
 
@@ -154,7 +154,7 @@ fn a_running_one_names_its_process_and_its_deadline() {
     let told = about(Standing::Running(stays), true).join(" ");
     assert!(told.contains("in a resident process"), "{told}");
     let told = about(Standing::Running(process), true).join(" ");
-    assert!(told.contains("Attempt 2 of at most 4"), "{told}");
+    assert!(told.contains("attempt 2 of at most 4"), "{told}");
     assert!(told.contains("process 77"), "{told}");
-    assert!(told.contains("1m 30s left"), "{told}");
+    assert!(told.contains("times out in 1m 30s"), "{told}");
 }

@@ -178,6 +178,6 @@ mod tests {
         assert!(!read.is_helper("next"));
         doc["status"] = "failed".into();
         let read = Relations::of(doc.as_object().unwrap());
-        assert!(read.is_helper("next"), "what failed goes nowhere");
+        assert!(read.is_helper("next"), "a failed handoff has no follow-up");
     }
 }

@@ -9,6 +9,10 @@ use crate::protocol::view::View;
 /// How many things to look at are shown of one question.
 const MOST_ITEMS: usize = 50;
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the question"
+)]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Question {
     /// `review`, `gate`, `task` or `blocked`.
@@ -64,9 +68,9 @@ impl Question {
                     && !matches!(kind.as_str(), "gate" | "task")
             }),
             on_expiry: match view.text("gate", "on_expiry") {
-                Some("approve") => "it is approved".to_owned(),
-                Some("escalate") => format!("{to} is asked"),
-                _ => "it is rejected".to_owned(),
+                Some("approve") => "the daemon approves it".to_owned(),
+                Some("escalate") => format!("the daemon asks {to}"),
+                _ => "the daemon rejects it".to_owned(),
             },
             sent: view.source().is_some(),
             kind,
@@ -127,8 +131,8 @@ impl Question {
     /// Why nobody could answer a question back.
     pub fn nobody_to_ask(&self) -> Option<&'static str> {
         match self.kind.as_str() {
-            "gate" => Some("nothing has run yet that could answer"),
-            "task" if !self.sent => Some("no agent sent it that could answer"),
+            "gate" => Some("no attempt has run that could answer"),
+            "task" if !self.sent => Some("no agent sent it"),
             _ => None,
         }
     }

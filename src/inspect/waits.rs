@@ -63,18 +63,18 @@ fn person(id: &str, wait: &Wait) -> Vec<String> {
     told.push(match wait.when() {
         Some(when) => {
             let then = &question.on_expiry;
-            format!("It waits {when}; if nobody has answered by then, {then}.")
+            format!("It waits {when}; without an answer by then, {then}.")
         }
         None => "There is no deadline: it waits until somebody answers.".to_owned(),
     });
-    told.push(format!("To see what is asked: handoffd show {id}"));
+    told.push(format!("To see the question: handoffd show {id}"));
     let verbs = if question.may_ask() {
         "approve, reject or ask"
     } else {
         "approve or reject"
     };
     told.push(format!(
-        "To answer: handoffd {verbs} {id}; approving {}. To give it up: handoffd cancel {id}",
+        "To answer: handoffd {verbs} {id}; approving {}. To give up: handoffd cancel {id}",
         question.approving()
     ));
     told
@@ -82,7 +82,7 @@ fn person(id: &str, wait: &Wait) -> Vec<String> {
 
 fn helpers(id: &str, wait: &Wait) -> Vec<String> {
     let mut told = vec![format!(
-        "{id} waits for {} that it handed work to{}.",
+        "{id} waits for its helpers {}{}.",
         listed(&wait.ids),
         wait.so_far()
     )];
@@ -96,7 +96,7 @@ fn helpers(id: &str, wait: &Wait) -> Vec<String> {
         let more = wait.helpers.len() - NAMED;
         told.push(format!("And {more} others: handoffd chain {id}"));
     }
-    told.push("It runs again when they have ended, well or badly.".to_owned());
+    told.push("It runs again when they have ended, whatever their outcome.".to_owned());
     told
 }
 
@@ -106,7 +106,7 @@ fn other(id: &str, wait: &Wait) -> Vec<String> {
     } = wait;
     let when = wait
         .when()
-        .unwrap_or_else(|| "until it is told to go on".to_owned());
+        .unwrap_or_else(|| "until somebody retries it".to_owned());
     let first = match on.as_str() {
         "retry" => format!("{id} waits for its next attempt, {when}: {reason}."),
         "time" => format!("{id} waits for a time, {when}: {reason}."),
@@ -119,15 +119,18 @@ fn other(id: &str, wait: &Wait) -> Vec<String> {
         "retry" | "time" => format!("To run it at once: handoffd retry {id}"),
         "dependency" => match &wait.until {
             Some(until) if ids.is_empty() => {
-                format!("It goes on when that is there. If it is not by {until}, this fails.")
+                format!(
+                    "It continues when the artifact exists. If it is still missing at \
+                {until}, {id} fails."
+                )
             }
             Some(until) => format!(
-                "One that exists is waited for as long as it takes; one that does not exist, until \
-                 {until}. If one fails, this fails too."
+                "It waits for an existing handoff as long as necessary, and for a missing one \
+                 until {until}. If one fails, {id} fails too."
             ),
-            None => "It goes on when they complete; if one fails, this fails too.".to_owned(),
+            None => format!("It continues when they complete; if one fails, {id} fails too."),
         },
-        _ => format!("To give it up: handoffd cancel {id}"),
+        _ => format!("To give up: handoffd cancel {id}"),
     };
     vec![first, second]
 }
@@ -155,7 +158,7 @@ mod tests {
         };
         let expected = [
             "x waits for the artifact plan.",
-            "It goes on when that is there. If it is not by noon, this fails.",
+            "It continues when the artifact exists. If it is still missing at noon, x fails.",
         ];
         assert_eq!(sentences("x", &wait), expected);
     }

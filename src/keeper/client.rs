@@ -149,12 +149,14 @@ impl Client {
     fn give(&self, launch: Launch, quiet: bool) -> io::Result<()> {
         if launch.confine.is_some() && !self.confines {
             return Err(io::Error::other(
-                "the keeper of this root is of an older version, which knows no umask, user, \
-                 rlimits or sandbox; stop the daemon, wait until no attempt runs, and start it",
+                "the keeper of this root is an older version without umask, user, rlimits and \
+                 sandbox; stop the daemon, wait until no attempt runs, and start it again",
             ));
         }
         if launch.turn.is_some() && !self.takes_turns {
-            return Err(io::Error::other("this keeper starts whatever it is given"));
+            return Err(io::Error::other(
+                "this keeper starts every attempt that it gets",
+            ));
         }
         let (turn, content) = launch.turn.unzip();
         let os = |texts: Vec<OsString>| texts.into_iter().map(Os).collect();
@@ -386,7 +388,7 @@ fn greet(socket: OwnedFd, run_dir: &Path) -> io::Result<(Client, Reader)> {
     set_socket_timeout(&reader.socket, Timeout::Recv, Some(GREETING))?;
     while let Some(number) = client.take_hello(reader.next()?)? {
         proof::show(run_dir, number).map_err(|error| {
-            let what = format!("no file can be made in {}: {error}", run_dir.display());
+            let what = format!("can't create a file in {}: {error}", run_dir.display());
             io::Error::new(error.kind(), what)
         })?;
         client.send(&Order::Prove, &[])?;

@@ -142,8 +142,8 @@ impl Prepared {
                 format!("user = {name:?}")
             }
             stage::NO_SANDBOX => {
-                "sandbox: this kernel has no Landlock that can hold it, which takes Linux 6.2; \
-                 sandbox.best_effort = true runs it without one"
+                "sandbox: this kernel has no usable Landlock (Linux 6.2 or later); set \
+                 sandbox.best_effort = true to run without a sandbox"
                     .to_owned()
             }
             stage::RULE.. => {
@@ -357,7 +357,7 @@ pub fn can_sandbox() -> Result<(), String> {
     };
     match abi {
         landlock::LEAST_ABI.. => Ok(()),
-        0.. => Err(format!("its Landlock is of version {abi}, 3 is needed")),
+        0.. => Err(format!("its Landlock has version {abi}; 3 is needed")),
         _ => Err(std::io::Error::from_raw_os_error(-(abi as i32)).to_string()),
     }
 }

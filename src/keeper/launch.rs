@@ -88,7 +88,7 @@ impl Books {
                         return Err(self.stillborn(&attempt.key, &error));
                     }
                     log(format_args!(
-                        "no clone into a cgroup, minders from now on: {error}"
+                        "can't clone into a cgroup; using minders from now on: {error}"
                     ));
                     self.base = None;
                 }
@@ -130,7 +130,7 @@ impl Books {
         self.note(&Line::Forget { key: key.clone() });
         Failure {
             errno: error.raw_os_error().unwrap_or(libc::EIO),
-            what: "making a process for it".to_owned(),
+            what: "creating a process for it".to_owned(),
         }
     }
 

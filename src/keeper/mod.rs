@@ -74,9 +74,7 @@ pub fn forbid_tracing() {
     if !geteuid().is_root()
         && let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable)
     {
-        books::log(format_args!(
-            "this process can be traced by others: {error}"
-        ));
+        books::log(format_args!("other processes can trace this one: {error}"));
     }
 }
 
@@ -199,7 +197,11 @@ fn keep(options: &Options, mut spared: HashSet<i32>, ready: &mut File) -> io::Re
         None
     } else {
         cgroup::base(&options.tag)
-            .inspect_err(|error| books::log(format_args!("no cgroups, minders instead: {error}")))
+            .inspect_err(|error| {
+                books::log(format_args!(
+                    "can't use cgroups; using minders instead: {error}"
+                ));
+            })
             .ok()
     };
     let (journal, entries) = journal::Journal::open(&run_dir)?;
@@ -252,7 +254,7 @@ fn lock(run_dir: &Path, folder: impl AsFd) -> io::Result<Option<File>> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Err(io::Error::other(
-        "another keeper holds the lock and does not listen",
+        "another keeper holds the lock but does not listen",
     ))
 }
 

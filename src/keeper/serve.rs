@@ -329,7 +329,7 @@ impl Server {
         let asked = connection.asked.filter(|_| !connection.proven);
         if !asked.is_some_and(|number| proof::take(&self.books.run_dir, number)) {
             log(format_args!(
-                "a process that can't write to the run folder is refused"
+                "refused a process that can't write to the run folder"
             ));
             connection.lost = true;
             return;

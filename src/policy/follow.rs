@@ -93,7 +93,7 @@ pub fn after_success(
         Position::Before(step, workflow_state) => {
             if let Some(named) = named.filter(|named| *named != step.agent) {
                 followed.warnings.push(format!(
-                    "the result names {named} as the next agent; the workflow goes on with {}",
+                    "the result names {named} as the next agent; the workflow continues with {}",
                     step.agent
                 ));
             }

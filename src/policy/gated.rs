@@ -38,7 +38,7 @@ pub fn send_back(
             fields: told.fields.clone(),
         });
     }
-    let warning = format!("{who} approved it, but {}", told.message);
+    let warning = format!("approved by {who}, but {}", told.message);
     told.message.clone_from(&warning);
     let decision = failed(record, &told, facts);
     if let Some(answer) = answer {

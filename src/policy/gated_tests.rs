@@ -69,7 +69,7 @@ fn work_goes_back_to_its_own_specialist_and_fails_where_there_is_none() {
         let warning = record.doc["warnings"][0].as_str().unwrap();
         assert_eq!(
             warning,
-            "ann approved it, but a quality gate failed: unit: exited with 1"
+            "approved by ann, but a quality gate failed: unit: exited with 1"
         );
         if let Some(last) = record.meta.attempts.last() {
             assert_eq!(last.outcome, Some(AttemptOutcome::Failed));

@@ -25,7 +25,7 @@ pub fn stuck(record: &mut Record, result: Map<String, Value>, facts: &Facts<'_>)
     if let Some(issue) = human_issue(&result) {
         close(record, AttemptOutcome::Blocked, None, facts);
         record.set("result", Value::Object(result));
-        let reason = format!("blocked ({reason}), and a person must decide: {issue}");
+        let reason = format!("blocked ({reason}); a person must decide: {issue}");
         ask_person(record, Kind::Blocked, &reason, facts.now, facts.boot);
         return decided(State::Waiting, "blocked");
     }
@@ -67,7 +67,7 @@ pub fn stuck(record: &mut Record, result: Map<String, Value>, facts: &Facts<'_>)
         by_result: true,
     };
     remember(record, &result, facts);
-    let waits = format!("blocked ({reason}): {helper} was asked for help");
+    let waits = format!("blocked ({reason}); asked {helper} for help");
     await_helpers(record, vec![asked], &waits, "blocked", facts)
 }
 
@@ -78,8 +78,12 @@ pub fn delegated(record: &mut Record, result: Map<String, Value>, facts: &Facts<
         Err(wrong) => {
             let mut told = failure(
                 ErrorCode::ValidationFailed,
-                format!("the result asks to delegate, but {wrong}"),
-                vec!["Let the specialist name an agent for each of handoff.children".to_owned()],
+                format!("the result has status delegate, but {wrong}"),
+                vec![
+                    "Make the specialist name an agent for each entry of \
+                handoff.children"
+                        .to_owned(),
+                ],
             );
             told.fields = vec![wrong];
             told.result = Some(result);
@@ -121,9 +125,18 @@ fn children(
         .get("handoff")
         .and_then(|handoff| handoff.get("children")?.as_array())
         .filter(|listed| !listed.is_empty())
-        .ok_or_else(|| FieldError::new(FIELD, "missing: it lists who is to do what"))?;
+        .ok_or_else(|| {
+            FieldError::new(
+                FIELD,
+                "missing: a list with an agent and its input for \
+        each child",
+            )
+        })?;
     if listed.len() > MAX_CHILDREN {
-        let error = format!("{} children are more than {MAX_CHILDREN}", listed.len());
+        let error = format!(
+            "{} children; at most {MAX_CHILDREN} are allowed",
+            listed.len()
+        );
         return Err(FieldError::new(FIELD, error));
     }
     let one = |(at, child): (usize, &Value)| {
@@ -174,7 +187,7 @@ fn await_helpers(
                 ErrorCode::Blocked,
                 why_refused(&refused),
                 vec![
-                    "See the chain with handoffd chain; let the specialists end it, or raise \
+                    "See the chain with handoffd chain; make the specialists end it, or raise \
                      the limit that the message names and send the daemon SIGHUP"
                         .to_owned(),
                 ],

@@ -167,7 +167,7 @@ pub fn answer(
     };
     let rerun = |record: &mut Record, why: &str| {
         let who = command.by.as_deref().unwrap_or("a person");
-        let reason = format!("{who} {why}; it runs when a place is free");
+        let reason = format!("{who} {why}; it runs when a slot is free");
         wait(record, "retry", Some(0), &reason, facts.now, facts.boot);
     };
     match command.action {
@@ -185,8 +185,8 @@ pub fn answer(
                 }
                 Kind::Review => approve_review(record, facts),
                 Kind::Task => approve_task(record, command, facts),
-                Kind::Gate => rerun(record, "let it pass"),
-                Kind::Blocked => rerun(record, "lets it go on"),
+                Kind::Gate => rerun(record, "let it run"),
+                Kind::Blocked => rerun(record, "let it continue"),
             }
             Ok("approved")
         }
@@ -194,7 +194,7 @@ pub fn answer(
             let of_gate = || View::of_record(record).text("gate", "on_reject") == Some("rerun");
             let wants_rerun = asked.reject_reruns.unwrap_or_else(of_gate);
             if wants_rerun && again && !facts.expired {
-                rerun(record, "wants it done again");
+                rerun(record, "asked for another attempt");
             } else {
                 let mut told = rejected(command);
                 if facts.expired {
@@ -211,14 +211,18 @@ pub fn answer(
             Ok("asked")
         }
         Action::Ask if kind == Kind::Gate => Err(format!(
-            "can't ask about {id}: nothing has run yet that could answer; approve or reject it"
+            "can't ask about {id}: no attempt has run that could answer; approve or reject it"
         )),
         Action::Ask => {
             ask_source(record, command, facts)?;
             record.set("answer", said);
             Ok("asked")
         }
-        Action::Cancel | Action::Retry => Err(format!("{} is no answer", command.action)),
+        Action::Cancel | Action::Retry => Err(format!(
+            "{} is not an answer: use approve, reject \
+        or ask",
+            command.action
+        )),
     }
 }
 
@@ -327,7 +331,7 @@ fn rejected(command: &Command) -> Failure {
         ErrorCode::Rejected,
         format!("rejected by {who}{why}"),
         vec![
-            "Mend what was objected to".to_owned(),
+            "Fix what the comment objects to".to_owned(),
             "Then move the file back to handoffs/pending/".to_owned(),
         ],
     )
@@ -337,18 +341,16 @@ fn rejected(command: &Command) -> Failure {
 fn ask_source(record: &mut Record, command: &Command, facts: &Facts<'_>) -> Result<(), String> {
     let view = View::of_record(record);
     let id = facts.id;
-    let instead = "approve or reject it, and say in the comment what was not clear";
+    let instead = "approve or reject it, and write in the comment what was unclear";
     let Some(source) = view.source() else {
-        return Err(format!(
-            "can't ask about {id}: no agent sent it that could answer; {instead}"
-        ));
+        return Err(format!("can't ask about {id}: no agent sent it; {instead}"));
     };
     let agent = AgentName::parse(source)
         .ok()
         .filter(|agent| facts.config.specialist(agent).is_some());
     let Some(agent) = agent else {
         return Err(format!(
-            "can't ask about {id}: {source} sent it, which is no configured specialist; {instead}"
+            "can't ask about {id}: its sender {source} is not a configured specialist; {instead}"
         ));
     };
     let mut input = Map::new();
@@ -368,7 +370,7 @@ fn ask_source(record: &mut Record, command: &Command, facts: &Facts<'_>) -> Resu
     };
     let spawns = delegates(record, id, vec![asked], facts.config, facts.now.wall)
         .map_err(|refused| why_refused(&refused))?;
-    let reason = format!("a question was put to {agent}");
+    let reason = format!("asked {agent} a question");
     wait_for_children(record, spawns, &reason, facts.now, facts.boot);
     Ok(())
 }

@@ -103,7 +103,7 @@ fn each_answer_does_what_its_kind_means() {
             Ok((State::Waiting, "approved")),
         ),
         (Kind::Gate, Action::Reject, Ok((State::Failed, "rejected"))),
-        (Kind::Gate, Action::Ask, Err("nothing has run yet")),
+        (Kind::Gate, Action::Ask, Err("no attempt has run")),
         (
             Kind::Blocked,
             Action::Approve,
@@ -135,7 +135,7 @@ fn each_answer_does_what_its_kind_means() {
     }
     for (source, part) in [
         (Value::Null, "no agent sent it"),
-        (json!({"agent_id": "@gone"}), "@gone sent it"),
+        (json!({"agent_id": "@gone"}), "its sender @gone"),
     ] {
         let request = json!({"target": {"agent_id": "human"}, "source": source});
         let why = answered(&mut parked(&request, Kind::Task), Action::Ask).unwrap_err();

@@ -174,7 +174,7 @@ pub const MOST_ACTIONS: usize = 5;
 /// That there is more to mend than is listed.
 pub fn left_out(all: usize) -> Option<String> {
     let more = all.checked_sub(MOST_ACTIONS).filter(|more| *more > 0)?;
-    Some(format!("Mend the {more} more that validation.errors lists"))
+    Some(format!("Fix the {more} more that validation.errors lists"))
 }
 
 /// A request whose fields are wrong, each of them named.
@@ -185,12 +185,12 @@ pub fn refused_fields(errors: &[FieldError]) -> Failure {
         .collect();
     let actions = errors
         .iter()
-        .map(|error| format!("Mend {}: {}", error.field, error.error))
+        .map(|error| format!("Fix `{}`: {}", error.field, error.error))
         .take(MOST_ACTIONS)
         .chain(left_out(errors.len()))
         .chain(["Then move the file back to handoffs/pending/".to_owned()])
         .collect();
-    let message = format!("the request is not valid: {}", list.join("; "));
+    let message = format!("invalid request: {}", list.join("; "));
     Failure {
         fields: errors.to_vec(),
         ..refusal(ErrorCode::SchemaValidationFailed, message, actions)
@@ -209,7 +209,7 @@ fn unknown_workflow(request: &Request, config: &Config) -> Option<FieldError> {
         .map(|near| format!("; did you mean {near}?"))
         .unwrap_or_default();
     let why = format!(
-        "no workflow is called {}{meant} (known: {})",
+        "unknown workflow {}{meant} (known: {})",
         quoted(name),
         known.join(", ")
     );
@@ -226,7 +226,7 @@ pub fn unknown_agent(request: &Request, config: &Config) -> Failure {
     };
     refusal(
         ErrorCode::UnknownAgent,
-        format!("no specialist is called {}; {known}", request.agent),
+        format!("unknown agent {}; {known}", request.agent),
         vec![
             format!(
                 "Add [specialists.\"{}\"] with a command to handoffd.toml and send the daemon \
@@ -242,10 +242,10 @@ pub fn unknown_agent(request: &Request, config: &Config) -> Failure {
 pub fn dependency_failed(id: &str) -> Failure {
     refusal(
         ErrorCode::DependencyMissing,
-        format!("it depends on {id}, which failed"),
+        format!("its dependency {id} failed"),
         vec![
-            format!("Mend {id} as handoffs/failed/{id}.json says, until it is completed"),
-            "Then retry this one".to_owned(),
+            format!("Fix {id} as handoffs/failed/{id}.json says, until it completes"),
+            "Then retry this handoff".to_owned(),
         ],
     )
 }
@@ -257,25 +257,22 @@ pub fn dependency_missing(ids: &[String], artifacts: &[String], waited: Duration
     let mut actions = Vec::new();
     if !ids.is_empty() {
         let ids = ids.join(", ");
-        missing.push(format!("it depends on {ids}"));
+        missing.push(format!("missing dependency {ids}"));
         actions.push(format!(
             "Drop {ids} into handoffs/pending/, or correct depends_on"
         ));
     }
     if !artifacts.is_empty() {
         let artifacts = artifacts.join(", ");
-        missing.push(format!("it requires the artifact {artifacts}"));
+        missing.push(format!("missing artifact {artifacts}"));
         actions.push(format!(
             "Produce {artifacts} first, or correct requires_artifacts"
         ));
     }
-    actions.push("Then retry this one".to_owned());
+    actions.push("Then retry this handoff".to_owned());
     refusal(
         ErrorCode::DependencyMissing,
-        format!(
-            "{}, which did not appear within {waited}",
-            missing.join("; ")
-        ),
+        format!("{}: did not appear within {waited}", missing.join("; ")),
         actions,
     )
 }
@@ -284,9 +281,9 @@ pub fn dependency_missing(ids: &[String], artifacts: &[String], waited: Duration
 fn depends_on_itself(id: &str) -> Failure {
     refusal(
         ErrorCode::DependencyMissing,
-        format!("it depends on itself: {id} stands in its own depends_on"),
+        format!("{id} depends on itself: its own depends_on lists it"),
         vec![
-            format!("Take {id} out of depends_on in handoffs/failed/{id}.json"),
+            format!("Remove {id} from depends_on in handoffs/failed/{id}.json"),
             "Then move the file back to handoffs/pending/".to_owned(),
         ],
     )
@@ -296,13 +293,13 @@ fn depends_on_itself(id: &str) -> Failure {
 pub fn dependency_cycle(circle: &[String]) -> Failure {
     refusal(
         ErrorCode::DependencyMissing,
-        format!("depends_on leads in a circle: {}", shortened(circle)),
+        format!("depends_on goes in a circle: {}", shortened(circle)),
         vec![
             // Dropped once more, it would only meet its own record here, as a duplicate.
-            "Take the id that leads on out of depends_on in one of their records in \
-             handoffs/failed/, and move that file back to handoffs/pending/"
+            "Remove the next id from depends_on in one of their records in handoffs/failed/, and \
+             move that file back to handoffs/pending/"
                 .to_owned(),
-            "When it is completed, retry the one that depends on it, and so on".to_owned(),
+            "When it completes, retry the handoff that depends on it, and so on".to_owned(),
         ],
     )
 }

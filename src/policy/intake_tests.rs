@@ -89,7 +89,7 @@ fn nobody_is_told_to_retry_what_would_meet_itself_again() {
     assert_eq!(
         told.actions,
         [
-            "Take x out of depends_on in handoffs/failed/x.json",
+            "Remove x from depends_on in handoffs/failed/x.json",
             "Then move the file back to handoffs/pending/"
         ]
     );
@@ -104,10 +104,7 @@ fn an_unknown_agent_is_told_who_is_known() {
         panic!()
     };
     assert_eq!(told.code, ErrorCode::UnknownAgent);
-    assert_eq!(
-        told.message,
-        "no specialist is called @a; configured are @b"
-    );
+    assert_eq!(told.message, "unknown agent @a; configured are @b");
 }
 
 #[test]

@@ -182,7 +182,7 @@ pub fn judge(ended: &Ended) -> Verdict {
     if exit == Exit::Unknown && claimed.is_none() {
         return Verdict::Interrupted {
             counted: true,
-            reason: "its process is gone and its exit code was lost".to_owned(),
+            reason: "its process has ended and its exit code is lost".to_owned(),
         };
     }
     if let Some(result) = &result
@@ -297,8 +297,7 @@ fn choose(ended: &Ended, warnings: &mut Vec<String>) -> Result<Chosen, Box<Failu
         Output::Text(text) => (None, Some(text.clone())),
         Output::Broken { why, text } => {
             warnings.push(format!(
-                "stdout began like a JSON result but could not be read as one ({why}); it is kept \
-                 as text"
+                "stdout starts like a JSON result but does not parse ({why}); kept as text"
             ));
             (None, Some(text.clone()))
         }
@@ -321,8 +320,8 @@ fn succeeded(
     if says_failed {
         let mut refused = failure(
             ErrorCode::ValidationFailed,
-            "the specialist reports that its own validation failed".to_owned(),
-            vec!["Look at validation in the record, mend the work and retry".to_owned()],
+            "the specialist reported that its own validation failed".to_owned(),
+            vec!["Read validation in the record, fix the work and retry".to_owned()],
         );
         refused.result = result;
         return Verdict::Failed(refused);

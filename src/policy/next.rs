@@ -140,7 +140,7 @@ pub fn human_issue(result: &Map<String, Value>) -> Option<String> {
         .find(|issue| issue.get("requires_human") == Some(&Value::Bool(true)))
         .map(|issue| {
             let told = issue.get("issue").and_then(Value::as_str);
-            told.unwrap_or("an issue that it does not name").to_owned()
+            told.unwrap_or("an unnamed issue").to_owned()
         })
 }
 
@@ -205,21 +205,21 @@ fn interrupted(record: &mut Record, counted: bool, reason: &str, facts: &Facts<'
     if record.meta.interruptions >= facts.max_interruptions {
         let told = Failure {
             message: format!(
-                "an attempt was lost {} times (max_interruptions); the last time: {reason}",
+                "attempts were lost {} times (daemon.max_interruptions); last reason: {reason}",
                 record.meta.interruptions
             ),
             actions: vec![
-                "Find out what takes the specialist down with the daemon or the machine (memory, \
-                 the system's log)"
+                "Find out what kills the specialist, the daemon or the machine (memory, the \
+                 system log)"
                     .to_owned(),
-                "Then retry it".to_owned(),
+                "Then retry the handoff".to_owned(),
             ],
             ..told
         };
         fail(record, &told, facts.retry.max_retries, facts.now.wall);
         return decided(State::Failed, "failed");
     }
-    let reason = format!("interrupted ({reason}); it runs again when a place is free");
+    let reason = format!("interrupted ({reason}); it runs again when a slot is free");
     wait(record, "retry", Some(0), &reason, facts.now, facts.boot);
     decided(State::Waiting, "interrupted")
 }
@@ -236,7 +236,7 @@ fn postponed(record: &mut Record, reason: &str, facts: &Facts<'_>) -> Decision {
     };
     close(record, AttemptOutcome::Interrupted, Some(&told), facts);
     let length = starts::wait_ms(&record.meta.attempts);
-    let reason = format!("{}; it is tried again", told.message);
+    let reason = format!("{}; the daemon tries again", told.message);
     wait(
         record,
         "retry",
@@ -376,7 +376,7 @@ pub fn wait(
 
 /// A cancel, told the same way wherever the handoff stood.
 pub fn cancelled(when: &str) -> Failure {
-    let actions = vec!["Retry it if it is to run after all".to_owned()];
+    let actions = vec!["To run it after all, retry it".to_owned()];
     Failure {
         outcome: AttemptOutcome::Cancelled,
         ..refusal(ErrorCode::Cancelled, format!("cancelled {when}"), actions)

@@ -160,7 +160,7 @@ fn a_hold_counts_no_attempt_and_stops_the_agent() {
 fn an_attempt_that_the_system_could_not_start_counts_for_nothing() {
     let mut record = running();
     for (at, length) in [1000, 2000, 4000].into_iter().enumerate() {
-        let reason = "(making a process for it): Resource temporarily unavailable".to_owned();
+        let reason = "(creating a process for it): Resource temporarily unavailable".to_owned();
         let decision = conclude(
             &mut record,
             Verdict::Postponed { reason },
@@ -257,6 +257,7 @@ fn the_cost_of_an_attempt_stands_in_the_record_whatever_became_of_it() {
             stdout: Output::read(stdout.as_bytes()),
             stderr_tail: String::new(),
             limits: Limits::default(),
+            max_hold: std::time::Duration::from_secs(24 * 3600),
             phase: None,
             strict: false,
         });

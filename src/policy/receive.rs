@@ -134,7 +134,7 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
         let path = &reference.path;
         match &reference.found {
             Found::There => {}
-            Found::Missing => missing.push(error(&format!("artifact {path} is not there"))),
+            Found::Missing => missing.push(error(&format!("artifact {path} does not exist"))),
             Found::Refused(why) => errors.push(error(&format!("artifact {path} {why}"))),
             Found::Changed(why) => warnings.push(error(&format!("artifact {path} {why}"))),
         }
@@ -168,7 +168,7 @@ fn package_findings(view: &View<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let summary = text(view.context("summary"));
     if summary.trim().is_empty() {
-        let why = "missing: the receiver must know what was done";
+        let why = "missing: the next agent needs to know what was done";
         found.push(Finding::new(&PACKAGE_SUMMARY, SUMMARY, why));
     } else {
         found.extend(telling(SUMMARY, &summary));
@@ -176,7 +176,7 @@ fn package_findings(view: &View<'_>) -> Vec<Finding> {
     for (at, artifact) in artifacts(view).enumerate() {
         if path_of(artifact).is_none() {
             let field = format!("handoff.context.artifacts[{at}].path");
-            let why = "missing: nobody can find the file";
+            let why = "missing: without a path the file can't be found";
             found.push(Finding::new(&ARTIFACT_PATH, field, why));
         }
     }
@@ -196,7 +196,7 @@ fn package_findings(view: &View<'_>) -> Vec<Finding> {
         return found;
     };
     if text(expectations.get("deliverable")).trim().is_empty() {
-        let why = "missing: the receiver must know what is expected";
+        let why = "missing: the next agent needs to know what to deliver";
         let field = "handoff.expectations.deliverable";
         found.push(Finding::new(&DELIVERABLE, field, why));
     }
@@ -207,13 +207,13 @@ fn package_findings(view: &View<'_>) -> Vec<Finding> {
 fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Option<Failure> {
     let of_schema = |error: &FieldError| error.field.ends_with(".schema");
     let (code, intro) = if errors.is_empty() {
-        let intro = "something that it needs is not there";
+        let intro = "something it needs is missing";
         (ErrorCode::DependencyMissing, intro)
     } else {
         let intro = match view.dialect {
-            _ if errors.iter().all(of_schema) => "its schema can't be used",
-            Dialect::Package => "the package is not complete",
-            Dialect::Report => "the report is not complete",
+            _ if errors.iter().all(of_schema) => "its schema is unusable",
+            Dialect::Package => "incomplete package",
+            Dialect::Report => "incomplete report",
             _ => "the input does not match its schema",
         };
         (ErrorCode::SchemaValidationFailed, intro)
@@ -227,7 +227,7 @@ fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Op
         0 => String::new(),
         more => format!("; and {more} more, in validation.errors"),
     };
-    let mend = errors.iter().map(|error| format!("Mend {error}"));
+    let mend = errors.iter().map(|error| format!("Fix {error}"));
     let provide = missing
         .iter()
         .map(|error| format!("Provide what is missing: {error}"));

@@ -122,7 +122,7 @@ fn a_missing_artifact_is_a_missing_dependency() {
     let told = receipt(&document, &findings, Rules::default());
     let refusal = told.refusal.unwrap();
     assert_eq!(refusal.code, ErrorCode::DependencyMissing);
-    assert!(refusal.message.contains("artifact a.md is not there"));
+    assert!(refusal.message.contains("artifact a.md does not exist"));
     assert_eq!(told.warnings.len(), 1);
 }
 
@@ -148,7 +148,7 @@ fn schemas_speak_of_the_input() {
     assert!(told.actions[0].contains("a[0]"));
     let broken = SchemaCheck::BadSchema("x.json is no schema".to_owned());
     let told = with(broken, Rules::default()).refusal.unwrap();
-    let message = "its schema can't be used: input.schema: x.json is no schema";
+    let message = "its schema is unusable: input.schema: x.json is no schema";
     assert_eq!(told.message, message);
     let gone = || SchemaCheck::NoSchema("schemas/x.json is not there".to_owned());
     let told = with(gone(), Rules::default()).refusal.unwrap();
@@ -181,7 +181,7 @@ fn what_is_wrong_and_what_is_missing_is_told_together() {
         .refusal
         .unwrap();
     assert_eq!(told.code, ErrorCode::SchemaValidationFailed);
-    assert!(told.message.contains("artifact a.md is not there"));
-    assert!(told.actions[0].starts_with("Mend handoff.expectations.deliverable"));
+    assert!(told.message.contains("artifact a.md does not exist"));
+    assert!(told.actions[0].starts_with("Fix handoff.expectations.deliverable"));
     assert!(told.actions[1].starts_with("Provide what is missing: handoff.context.artifacts[0]"));
 }

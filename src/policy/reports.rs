@@ -77,7 +77,7 @@ fn broken(fields: Vec<FieldError>, result: &Map<String, Value>) -> Failure {
     let mut told = failure(
         ErrorCode::ValidationFailed,
         format!(
-            "the result breaks the rules of a report: {}",
+            "the result breaks the rules for reports: {}",
             list.join("; ")
         ),
         vec![MEND.to_owned()],
@@ -113,7 +113,7 @@ fn findings(claimed: Option<Claim>, result: &Map<String, Value>) -> Vec<Finding>
     }
     if is_report(claimed, result) {
         if claimed.is_none() {
-            let why = "missing: a result with a handoff says how it ended; read as complete";
+            let why = "missing: a result with a handoff needs a status; read as complete";
             found.push(Finding::new(&STATUS, "status", why));
         }
         let mut wrong = Vec::new();
@@ -147,19 +147,19 @@ fn blocked_findings(result: &Map<String, Value>, found: &mut Vec<Finding>) {
     let mut missing = |rule, field: &str, why: &str| found.push(Finding::new(rule, field, why));
     let names_reason = present(result, "blocked_reason").is_some_and(Value::is_string);
     if !names_reason || !says(result, "blocked_reason") {
-        let why = "missing: a blocked report says why";
+        let why = "missing: a blocked report needs the reason";
         missing(&BLOCKED_REASON, "blocked_reason", why);
     }
     if !says(result, "attempted") {
-        let why = "missing: a blocked report says what was tried";
+        let why = "missing: a blocked report needs what was tried";
         missing(&ATTEMPTED, "attempted", why);
     }
     if !says(handoff, "blockers") && !says(handoff, "context") {
-        let why = "missing: a blocked report lists what blocks it, or tells it in handoff.context";
+        let why = "missing: a blocked report needs handoff.blockers or handoff.context";
         missing(&BLOCKED_BY, "handoff.blockers", why);
     }
     if present(handoff, "next_agent").is_some() {
-        let why = "must be null when blocked: routes.blocked says who helps";
+        let why = "must be null when blocked: routes.blocked decides who helps";
         missing(&BLOCKED_NEXT, "handoff.next_agent", why);
     }
 }
@@ -171,10 +171,10 @@ fn report_findings(report: &Map<String, Value>, blocked: bool, found: &mut Vec<F
     let handoff = handoff.unwrap_or(&none);
     let mut put = |rule, field: &str, why: &str| found.push(Finding::new(rule, field, why));
     if !says(report, "phase") {
-        put(&PHASE, "phase", "missing: a report names its phase");
+        put(&PHASE, "phase", "missing: a report needs its phase");
     }
     if !says(report, "summary") {
-        put(&SUMMARY, "summary", "missing: a report has a summary");
+        put(&SUMMARY, "summary", "missing: a report needs a summary");
     }
     if !says(handoff, "context") && !ends(handoff) {
         let why = "missing: the next agent needs it, unless handoff.next_phase is complete";
@@ -187,11 +187,11 @@ fn report_findings(report: &Map<String, Value>, blocked: bool, found: &mut Vec<F
     }
     match (blocked, blockers) {
         (true, false) => {
-            let why = "missing: a blocked report lists what blocks it";
+            let why = "missing: a blocked report needs its blockers";
             found.push(Finding::new(&BLOCKERS, "handoff.blockers", why));
         }
         (false, true) => {
-            let why = "only a blocked report has blockers";
+            let why = "only a blocked report may have blockers";
             found.push(Finding::new(&BLOCKERS, "handoff.blockers", why));
         }
         _ => {}
@@ -227,7 +227,7 @@ pub(super) fn dropped_findings(report: &Map<String, Value>, status: Option<&str>
 pub(super) fn telling(field: &str, summary: &str) -> Option<Finding> {
     says_nothing(summary).then(|| {
         let why = format!(
-            "{:?} says nothing: tell what was done, with names and figures",
+            "{:?} is too vague: write what was done, with names and figures",
             short(summary)
         );
         Finding::new(&TELLING_SUMMARY, field, why)
@@ -346,10 +346,10 @@ pub fn blocked(result: Map<String, Value>) -> Failure {
         None => format!("the specialist is blocked ({reason})"),
     };
     let mut actions = vec![format!(
-        "Resolve what blocks it ({reason}), add it to the request and retry"
+        "Resolve what blocks the specialist ({reason}), add the answer to the request and retry"
     )];
     if result.get("attempted").is_some_and(|it| !it.is_null()) {
-        actions.push("What it tried stands in result.attempted".to_owned());
+        actions.push("result.attempted lists what the specialist tried".to_owned());
     }
     Failure {
         outcome: AttemptOutcome::Blocked,

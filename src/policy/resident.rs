@@ -94,9 +94,9 @@ pub fn died(exit: Exit, fault: Option<&str>, stderr_tail: &str) -> Failure {
     let said = tail_of(stderr_tail, LAST_WORDS);
     let (message, action) = match fault {
         Some(fault) => (
-            format!("the resident process {fault}, so it was ended"),
-            "Let the specialist answer each line on stdin with one line of JSON on stdout that \
-             has its handoff_id, and print nothing else there"
+            format!("the resident process {fault}; the daemon ended it"),
+            "Make the specialist answer each line on stdin with one line of JSON on stdout that \
+             has the handoff_id, and print nothing else there"
                 .to_owned(),
         ),
         None => (
@@ -209,7 +209,7 @@ mod tests {
                 Exit::Signal(15),
                 Some("printed something that is not JSON"),
                 "",
-                "the resident process printed something that is not JSON, so it was ended",
+                "the resident process printed something that is not JSON; the daemon ended it",
             ),
         ] {
             let told = died(exit, fault, tail);

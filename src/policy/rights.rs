@@ -53,7 +53,7 @@ pub fn refuse(found: Found<'_>, runs: Runs, name: impl Fn(u32) -> String) -> Opt
     if found.mode & 0o002 != 0 && (found.is_ours || !is_sticky) {
         return Some(Wrong {
             what: format!(
-                "everybody may write to {path} (its mode is {:04o})",
+                "{path} is writable by everybody (mode {:04o})",
                 found.mode & 0o7777
             ),
             advice: format!("chmod o-w {word}"),
@@ -64,7 +64,8 @@ pub fn refuse(found: Found<'_>, runs: Runs, name: impl Fn(u32) -> String) -> Opt
         let owner = name(found.owner);
         return Some(Wrong {
             what: format!(
-                "{path} belongs to {owner}, who could make this daemon run anything as root"
+                "{path} belongs to {owner}, who could change it and run anything as root through \
+                 this daemon"
             ),
             advice: format!("chown root {word}, or run the daemon as {owner}"),
         });
@@ -83,12 +84,12 @@ mod tests {
         for (is_folder, mode, owner, is_ours, daemon, command, refused) in [
             (false, 0o644, me, true, me, None, None),
             (false, 0o664, me, true, me, None, None),
-            (false, 0o666, me, true, me, None, Some("write to")),
-            (false, 0o646, root, false, me, None, Some("write to")),
-            (true, 0o777, me, true, me, None, Some("write to")),
-            (true, 0o1777, me, true, me, None, Some("write to")),
+            (false, 0o666, me, true, me, None, Some("writable by")),
+            (false, 0o646, root, false, me, None, Some("writable by")),
+            (true, 0o777, me, true, me, None, Some("writable by")),
+            (true, 0o1777, me, true, me, None, Some("writable by")),
             (true, 0o1777, root, false, me, None, None),
-            (false, 0o1777, root, false, me, None, Some("write to")),
+            (false, 0o1777, root, false, me, None, Some("writable by")),
             (true, 0o2775, me, true, me, None, None),
             (false, 0o644, builder, true, me, None, None),
             (false, 0o644, builder, true, root, None, Some("belongs to")),

@@ -67,22 +67,32 @@ macro_rules! rules {
 rules! {
     // rule          name                     report result package
     STATUS           "report-status"          Must   Letter None   "a report has one of the listed statuses";
-    PHASE            "report-phase"           Letter Letter None   "a report names its phase (in a dropped report, output_type will do)";
-    SUMMARY          "report-summary"         Letter Letter None   "a report has a summary (in a dropped report, handoff.context will do)";
-    CONTEXT          "report-context"         Letter Letter None   "handoff.context tells the next agent what it must know, unless next_phase is complete (a dropped report that is not blocked must have it)";
-    BLOCKERS         "report-blockers"        Letter Letter None   "a blocked report has handoff.blockers, and no other has";
+    PHASE            "report-phase"           Letter Letter None   "a report has a phase (a \
+    dropped report may have output_type instead)";
+    SUMMARY          "report-summary"         Letter Letter None   "a report has a summary (a \
+    dropped report may have handoff.context instead)";
+    CONTEXT          "report-context"         Letter Letter None   "a report has handoff.context \
+    for the next agent, unless next_phase is complete (a dropped report that is not blocked must \
+    have it)";
+    BLOCKERS         "report-blockers"        Letter Letter None   "a blocked report, and only a \
+    blocked one, has handoff.blockers";
     BLOCKED_REASON   "blocked-reason"         Must   Must   None   "a blocked report has a blocked_reason";
-    LISTED_REASON    "listed-blocked-reason"  Must   Letter None   "blocked_reason is one of the list";
-    ATTEMPTED        "blocked-attempted"      Must   Must   None   "a blocked report says what was attempted";
+    LISTED_REASON    "listed-blocked-reason"  Must   Letter None   "blocked_reason is one of the \
+    listed reasons";
+    ATTEMPTED        "blocked-attempted"      Must   Must   None   "a blocked report has attempted";
     BLOCKED_BY       "blocked-by"             Must   Must   None   "a blocked report has handoff.blockers or handoff.context";
     BLOCKED_NEXT     "blocked-next-agent"     Must   Must   None   "handoff.next_agent is null in a blocked report";
-    FIELD_TYPES      "report-field-types"     Must   Letter None   "the fields of a report have their types";
-    CONSISTENT       "consistent"             Letter Letter None   "work that is complete has no verification that is false and no failed quality gate";
+    FIELD_TYPES      "report-field-types"     Must   Letter None   "the fields of a report have \
+    the right types";
+    CONSISTENT       "consistent"             Letter Letter None   "complete work has no false \
+    verification flag and no failed quality gate";
     RELATIVE_FILES   "relative-files"         Letter Letter None   "files_modified has paths relative to the root";
-    TELLING_SUMMARY  "telling-summary"        Letter Letter Letter "a summary says what was done";
+    TELLING_SUMMARY  "telling-summary"        Letter Letter Letter "a summary says what was \
+    done, with names and figures";
     MEASURABLE       "measurable"             Letter Letter Letter "criteria and constraints can be measured";
     PRIORITY         "question-priority"      Letter Letter Letter "the priority of an open question is high, medium or low";
-    CONTENT_HASH     "content-hash"           Letter Letter Letter "content_hash and sha256 are a SHA-256, as 64 hexadecimal digits";
+    CONTENT_HASH     "content-hash"           Letter Letter Letter "content_hash and sha256 are \
+    SHA-256 hashes of 64 hexadecimal digits";
     ARTIFACT_PATH    "artifact-path"          Must   Must   Letter "an artifact has a path";
     ARTIFACT_TYPE    "artifact-type"          None   None   Letter "the type of an artifact is spec, code, doc or config";
     HANDOFF_TYPE     "handoff-type"           None   None   Letter "the type of a handoff is sequential, delegation, escalation or return";
@@ -169,7 +179,7 @@ pub fn odd_hashes(artifacts: Option<&Value>, path: &str) -> Vec<Finding> {
         };
         for key in ["content_hash", "sha256"] {
             if let Some(hash) = present(item, key).filter(|hash| !is_sha256(hash)) {
-                let why = format!("{hash} is not a SHA-256: 64 hexadecimal digits");
+                let why = format!("{hash} is not a SHA-256 hash (64 hexadecimal digits)");
                 found.push(Finding::new(
                     &CONTENT_HASH,
                     format!("{path}[{at}].{key}"),
@@ -196,7 +206,7 @@ pub fn contradictions(document: &Map<String, Value>) -> Vec<Finding> {
         .flatten()
         .filter(|(_, flag)| **flag == Value::Bool(false))
     {
-        let why = "is false, and the status says that the work is complete";
+        let why = "is false, but the status says the work is complete";
         found.push(Finding::new(
             &CONSISTENT,
             format!("verification.{name}"),
@@ -214,7 +224,7 @@ pub fn contradictions(document: &Map<String, Value>) -> Vec<Finding> {
     };
     if !names.is_empty() {
         let why = format!(
-            "names {}, and the status says that the work is complete",
+            "lists {}, but the status says the work is complete",
             names.join(", ")
         );
         found.push(Finding::new(&CONSISTENT, "quality_gates.failed", why));

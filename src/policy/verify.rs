@@ -37,13 +37,13 @@ pub fn judge_verify(
         Some(EndedFor::Stall) => timed_out(&format!("stalled for {}", limits.stall_timeout)),
         Some(EndedFor::Flood) => refused(&format!("printed more than {}", limits.max_output)),
         // A verify command that left a whole result and lingers has not said how it ended.
-        Some(EndedFor::Linger) => refused("did not exit after it had left a result"),
+        Some(EndedFor::Linger) => refused("did not exit after it left a result"),
         None => match exit {
             Exit::Unknown | Exit::Lives => return Verified::Again,
             Exit::Code(0) if !claims_failure(stdout) => {
                 return Verified::Yes(said(exit, stdout, stderr_tail));
             }
-            Exit::Code(0) => refused("exited with 0, but says that it failed"),
+            Exit::Code(0) => refused("exited with 0, but reported failure"),
             Exit::Code(code) => refused(&format!("exited with {code}")),
             Exit::Signal(signal) => refused(&format!("was killed by signal {signal}")),
         },
@@ -65,7 +65,7 @@ pub fn judge_verify(
 /// One that could not even be started.
 pub fn not_started(why: &str) -> Failure {
     let mut told = refused(&format!("could not be started: {why}"));
-    told.actions = vec!["Correct verify of the specialist in handoffd.toml, then retry".to_owned()];
+    told.actions = vec!["Correct the specialist's verify in handoffd.toml, then retry".to_owned()];
     told
 }
 
@@ -80,9 +80,9 @@ fn claims_failure(stdout: &Output) -> bool {
 fn refused(what: &str) -> Failure {
     failure(
         ErrorCode::ValidationFailed,
-        format!("the work was not verified: the verify command {what}"),
+        format!("not verified: the verify command {what}"),
         vec![
-            "Look at validation.verify; mend the work, or the verify command, then retry"
+            "Read validation.verify in the record; fix the work or the verify command, then retry"
                 .to_owned(),
         ],
     )
@@ -91,9 +91,9 @@ fn refused(what: &str) -> Failure {
 fn timed_out(what: &str) -> Failure {
     let mut told = failure(
         ErrorCode::Timeout,
-        format!("the work was not verified: the verify command {what}"),
+        format!("not verified: the verify command {what}"),
         vec![
-            "Raise timeout of the specialist and send the daemon SIGHUP, or make verify faster; \
+            "Raise the specialist's timeout and send the daemon SIGHUP, or make verify faster; \
              then retry"
                 .to_owned(),
         ],

@@ -61,7 +61,7 @@ pub struct Command {
     pub by: Option<String>,
     pub comment: Option<String>,
     pub choice: Option<String>,
-    /// The revision of the record that is being answered, if the sender cares.
+    /// The revision of the record that this command answers, if the sender cares.
     pub revision: Option<u64>,
 }
 
@@ -102,22 +102,22 @@ pub const COMMAND: &[Field] = &[
     needed(
         "action",
         Shape::Word(&["cancel", "retry", "approve", "reject", "ask", "question"]),
-        "What to do; question is another word for ask",
+        "What to do; question means the same as ask",
         "expected cancel, retry, approve, reject or ask",
     ),
     needed(
         "handoff_id",
         Shape::Id,
-        "Which handoff is meant",
-        "it says which handoff is meant",
+        "The id of the handoff",
+        "the id of the handoff",
     ),
-    field("by", Shape::Text, "Who says so"),
+    field("by", Shape::Text, "Who gives the command"),
     field("comment", Shape::Text, "Why"),
-    field("choice", Shape::Text, "Which of a gate's options"),
+    field("choice", Shape::Text, "The option that the person chose"),
     field(
         "revision",
         COUNT,
-        "The revision of the record that is being answered",
+        "The revision of the record that this command answers",
     ),
 ];
 

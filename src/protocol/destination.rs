@@ -36,7 +36,7 @@ pub fn resolve(template: &str, values: &Values<'_>) -> Result<String, String> {
             .strip_prefix('{')
             .and_then(|inside| inside.split_once('}'));
         let Some((name, after)) = inside else {
-            return Err("has a brace without its partner".to_owned());
+            return Err("has an unmatched brace".to_owned());
         };
         let value = value_of(name, values)?;
         path.push_str(&tame(&value));
@@ -107,7 +107,7 @@ fn check(path: &str) -> Result<(), String> {
         return Err("is the registry itself; choose another name".to_owned());
     }
     if path.chars().any(char::is_control) {
-        return Err("has control characters in it".to_owned());
+        return Err("contains control characters".to_owned());
     }
     if path.len() > 1024 || below.split('/').any(|part| part.len() > 240) {
         return Err("is too long for a file system".to_owned());

@@ -104,7 +104,7 @@ impl DocumentError {
         };
         Self::new(
             Kind::NotAnObject,
-            format!("a JSON object was expected, found {found}"),
+            format!("expected a JSON object, found {found}"),
         )
     }
 }
@@ -114,7 +114,7 @@ pub fn parse(bytes: &[u8], ext: Ext) -> Result<Document, DocumentError> {
     let text = text(bytes)?;
     let content = text.trim_start();
     if content.is_empty() {
-        return Err(DocumentError::new(Kind::Empty, "there is nothing in it"));
+        return Err(DocumentError::new(Kind::Empty, "it is empty"));
     }
     let braced = content.starts_with('{');
     let (value, syntax) = match ext {
@@ -144,7 +144,7 @@ fn json_or_yaml(text: &str) -> Result<(Value, Syntax), DocumentError> {
         Err(_) if text.trim_start().starts_with(['[', '"']) => Err(broken),
         Err(mut error) => {
             error.message = format!(
-                "a JSON object was expected, and it is not YAML either: {}",
+                "expected a JSON object, and it is not YAML either: {}",
                 error.message
             );
             Err(error)

@@ -78,8 +78,8 @@ fn broken_syntax_has_a_place() {
         (Ext::Json, "{'a':1}", "key must be a string", at(1, 2)),
         (Ext::Json, "{\"a\":1} x", "trailing", at(1, 9)),
         (Ext::Json, "[1,", "not valid JSON", at(1, 3)),
-        (Ext::Json, "a: b: c", "a JSON object was expected", at(1, 5)),
-        (Ext::Yaml, "{\"a\":1,\"a\":2}", "stands twice", at(1, 8)),
+        (Ext::Json, "a: b: c", "expected a JSON object", at(1, 5)),
+        (Ext::Yaml, "{\"a\":1,\"a\":2}", "appears twice", at(1, 8)),
         (
             Ext::Markdown,
             "# A\n```json\n{\n\"a\":}\n```\n",
@@ -97,8 +97,8 @@ fn what_is_not_an_object_is_named() {
         (Ext::Json, "[1]", "found an array"),
         (Ext::Json, "\"a\"", "found text"),
         (Ext::Json, "7", "found a number"),
-        (Ext::Json, "hello", "a JSON object was expected"),
-        (Ext::Json, "[1,]", "a JSON object was expected"),
+        (Ext::Json, "hello", "expected a JSON object"),
+        (Ext::Json, "[1,]", "expected a JSON object"),
         (Ext::Yaml, "- 1\n", "found an array"),
     ] {
         check_error(ext, text.as_bytes(), Kind::NotAnObject, part, NOWHERE);
@@ -223,7 +223,7 @@ proptest! {
             match json::parse(text) {
                 Ok(_) => prop_assert!(theirs.is_ok()),
                 Err(ours) if theirs.is_ok() => {
-                    let stricter = ["stands twice", "reserved"];
+                    let stricter = ["appears twice", "reserved"];
                     prop_assert!(stricter.iter().any(|part| ours.message.contains(part)));
                 }
                 Err(_) => {}

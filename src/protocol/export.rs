@@ -336,7 +336,7 @@ fn receiver(doc: &Object, told: &mut Object) -> Object {
     let reason = match (text_at(doc, "status"), text_at(doc, "blocked_reason")) {
         (Some("blocked"), Some(reason)) => format!("Blocked: {reason}"),
         (Some("blocked"), None) => "Blocked".to_owned(),
-        (Some("needs_review"), _) => "A review is asked for".to_owned(),
+        (Some("needs_review"), _) => "Needs a review".to_owned(),
         _ => return to,
     };
     to.insert("reason".to_owned(), reason.into());

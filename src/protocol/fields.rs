@@ -67,7 +67,7 @@ const WORKFLOW_STATE: &[Field] = &[
     field(
         "name",
         Shape::Text,
-        "A key of [workflows]; an unknown one is refused where there are any",
+        "A key of [workflows]; with workflows configured, an unknown name is refused",
     ),
     field(
         "current_step",
@@ -94,39 +94,39 @@ pub const GATE: &[Field] = &[
     field(
         "type",
         Shape::Word(&GateKind::WORDS),
-        "Whether it holds the handoff (blocking, the default) or only tells people",
+        "blocking (the default) holds the handoff; advisory only notifies people",
     ),
-    field("name", Shape::Text, "What the gate is called"),
+    field("name", Shape::Text, "The name of the gate"),
     field("step", Shape::Any, "The step of the workflow"),
-    field(
-        "deadline",
-        Shape::Deadline,
-        "Until when an answer is waited for",
-    ),
+    field("deadline", Shape::Deadline, "The deadline for an answer"),
     field(
         "warn_before",
         Shape::Duration,
-        "How long before the deadline to warn",
+        "How long before the deadline to warn people",
     ),
     field(
         "on_expiry",
         Shape::Word(&["reject", "approve", "escalate"]),
-        "What an expired deadline means",
+        "What happens without an answer at the deadline",
     ),
-    field("escalate_to", Shape::Agent, "Who decides when nobody did"),
+    field(
+        "escalate_to",
+        Shape::Agent,
+        "Who decides after the deadline",
+    ),
     field(
         "on_reject",
         Shape::Word(&["fail", "rerun"]),
-        "What a rejection means",
+        "What happens after a rejection",
     ),
 ];
 
 pub const VALIDATION_REQUEST: &[Field] = &[
-    field("items", TEXT_OR_TEXTS, "What a person is to look at"),
+    field("items", TEXT_OR_TEXTS, "What the person should look at"),
     field(
         "options",
         Shape::Either(&[TEXTS, Shape::Map], "an object or an array of strings"),
-        "What a person can answer",
+        "The answers that the person can choose from",
     ),
 ];
 
@@ -143,20 +143,12 @@ pub const ACTED_ON: &[Field] = &[
         Shape::Word(&["critical", "high", "normal", "low"]),
         "How urgent it is",
     ),
-    field(
-        "retry_policy",
-        Shape::Object(RETRY_POLICY),
-        "When to try again",
-    ),
-    field(
-        "not_before",
-        Shape::Instant,
-        "It is not started before this",
-    ),
+    field("retry_policy", Shape::Object(RETRY_POLICY), "When to retry"),
+    field("not_before", Shape::Instant, "The earliest start"),
     field(
         "depends_on",
         DEPENDENCIES,
-        "Handoffs that must be completed first",
+        "Handoffs that must complete first",
     ),
     field(
         "requires_artifacts",
@@ -167,7 +159,7 @@ pub const ACTED_ON: &[Field] = &[
         "input",
         Shape::Object(&[
             field("schema", Shape::Text, "A file in schemas/"),
-            field("data", Shape::Any, "The document that it must match"),
+            field("data", Shape::Any, "The document that must match it"),
         ]),
         "What the specialist works on",
     ),
@@ -175,26 +167,26 @@ pub const ACTED_ON: &[Field] = &[
         "expected_output",
         Shape::Object(&[
             field("schema", Shape::Text, "A file in schemas/"),
-            field("artifact_type", Shape::Text, "What kind of artifact"),
+            field("artifact_type", Shape::Text, "The type of the artifact"),
             field(
                 "destination",
                 Shape::Destination,
-                "Where it goes, below artifacts/; {handoff_id}, {task_id}, {agent}, {phase}, \
-                 {artifact_type} and {timestamp} are filled in",
+                "The path below artifacts/; the daemon fills in {handoff_id}, {task_id}, \
+                 {agent}, {phase}, {artifact_type} and {timestamp}",
             ),
         ]),
-        "What must come out, and where",
+        "The artifact that must come out, and its path",
     ),
     field(
         "workflow_state",
         Shape::Object(WORKFLOW_STATE),
-        "Where in a workflow this stands",
+        "The position in a workflow",
     ),
     field("gate", Shape::Object(GATE), "A question to a person"),
     field(
         "validation_request",
         Shape::Object(VALIDATION_REQUEST),
-        "What the person is asked",
+        "The question for the person",
     ),
 ];
 
@@ -205,7 +197,7 @@ pub const CONTEXT: &[Field] = &[field(
     "The task whose state this handoff updates",
 )];
 
-const AGENT_NEEDED: &str = "it says which specialist the handoff is for";
+const AGENT_NEEDED: &str = "the agent that the handoff is for";
 
 /// The rest of a request.
 pub const REQUEST: &[Field] = &[
@@ -216,19 +208,19 @@ pub const REQUEST: &[Field] = &[
             needed(
                 "agent_id",
                 Shape::Agent,
-                "Which specialist, or human",
+                "The agent, or human",
                 AGENT_NEEDED,
             ),
-            field("phase", Shape::Any, "The phase that this is"),
+            field("phase", Shape::Any, "The phase of this handoff"),
         ]),
-        "Who is asked",
+        "The target",
     ),
     field(
         "source",
-        Shape::Object(&[field("agent_id", Shape::Any, "Who asks")]),
-        "Who asks",
+        Shape::Object(&[field("agent_id", Shape::Any, "The sender")]),
+        "The sender",
     ),
-    field("context", Shape::Object(CONTEXT), "What is known around it"),
+    field("context", Shape::Object(CONTEXT), "Background of the work"),
 ];
 
 /// What stands at the top of a package or a report, besides what is acted on.
@@ -237,7 +229,7 @@ pub const TOP: &[Field] = &[
     field(
         "context",
         Shape::Loose(CONTEXT),
-        "Read where handoff.context says nothing",
+        "Used where handoff.context is missing",
     ),
 ];
 
@@ -248,8 +240,8 @@ pub const ARTIFACTS: Shape = Shape::List {
             Shape::Text,
             Shape::Object(&[
                 field("path", Shape::Text, "Relative to the root"),
-                field("type", Shape::Text, "What kind of artifact"),
-                field("description", Shape::Text, "What it is"),
+                field("type", Shape::Text, "The type of the artifact"),
+                field("description", Shape::Text, "A description"),
             ]),
         ],
         "a path or an object with one",
@@ -270,46 +262,41 @@ pub const PACKAGE: &[Field] = &[
     field(
         "from",
         Shape::Object(&[
-            field("agent", Shape::Agent, "Who hands over"),
+            field("agent", Shape::Agent, "The sender"),
             field("step", Shape::Any, "The step of the workflow"),
         ]),
-        "Who hands over",
+        "The sender",
     ),
     field(
         "to",
         Shape::Object(&[
-            needed(
-                "agent",
-                Shape::Agent,
-                "Which specialist, or human",
-                AGENT_NEEDED,
-            ),
-            field("reason", Shape::Text, "Why this agent"),
-            field("phase", Shape::Phase, "The phase that this is"),
+            needed("agent", Shape::Agent, "The agent, or human", AGENT_NEEDED),
+            field("reason", Shape::Text, "The reason for this agent"),
+            field("phase", Shape::Phase, "The phase of this handoff"),
         ]),
-        "Who takes over",
+        "The receiver",
     ),
     field(
         "context",
         Shape::Object(&[
             field("summary", Shape::Text, "What was done"),
-            field("decisions", NOTES, "What was decided, and why"),
-            field("artifacts", ARTIFACTS, "Files that were made"),
-            field("open_questions", NOTES, "What is not resolved"),
+            field("decisions", NOTES, "Decisions, with the reasons"),
+            field("artifacts", ARTIFACTS, "Artifacts so far"),
+            field("open_questions", NOTES, "Open questions"),
             field(
                 "task_id",
                 Shape::Task,
                 "The task whose state this handoff updates",
             ),
         ]),
-        "What is handed over",
+        "The work so far",
     ),
     field(
         "expectations",
         Shape::Object(&[
             field("deliverable", Shape::Text, "What is expected"),
-            field("constraints", TEXT_OR_TEXTS, "What must be kept to"),
-            field("success_criteria", TEXT_OR_TEXTS, "When it has succeeded"),
+            field("constraints", TEXT_OR_TEXTS, "Constraints on the work"),
+            field("success_criteria", TEXT_OR_TEXTS, "Conditions for success"),
         ]),
         "What is expected",
     ),
@@ -328,8 +315,8 @@ pub const BLOCKED_REASONS: &[&str] = &[
 
 /// What stands at the top of a report, and of a result that is one.
 pub const REPORT: &[Field] = &[
-    field("agent", Shape::Text, "Who reports"),
-    field("output_type", Shape::Text, "What kind of report"),
+    field("agent", Shape::Text, "The agent that reports"),
+    field("output_type", Shape::Text, "The type of the report"),
     field("phase", Shape::Phase, "The phase that ends"),
     field(
         "summary",
@@ -339,12 +326,16 @@ pub const REPORT: &[Field] = &[
     field(
         "blocked_reason",
         Shape::Word(BLOCKED_REASONS),
-        "Why it can't go on",
+        "Why the agent can't continue",
     ),
-    field("attempted", TEXT_OR_TEXTS, "What was tried before"),
+    field("attempted", TEXT_OR_TEXTS, "What the agent has tried"),
     field("files_modified", TEXTS, "Relative to the root"),
-    field("artifacts", ARTIFACTS, "Other files that were made"),
-    field("verification", Shape::Map, "Why it is right"),
+    field("artifacts", ARTIFACTS, "Other files of the work"),
+    field(
+        "verification",
+        Shape::Map,
+        "Evidence that the work is right",
+    ),
 ];
 
 /// What stands in the `handoff` of a report.
@@ -353,9 +344,9 @@ pub const REPORT_HANDOFF: &[Field] = &[
     field(
         "next_phase",
         Shape::Phase,
-        "What comes next; complete ends it",
+        "The next phase; complete ends the work",
     ),
-    field("next_agent", Shape::Agent, "Who comes next"),
+    field("next_agent", Shape::Agent, "The next agent"),
     field(
         "context",
         Shape::Either(
@@ -364,5 +355,5 @@ pub const REPORT_HANDOFF: &[Field] = &[
         ),
         "What the next agent must know",
     ),
-    field("blockers", NOTES, "What blocks it"),
+    field("blockers", NOTES, "What blocks the agent"),
 ];

@@ -18,7 +18,7 @@ pub struct HandoffId(Box<str>);
 pub enum IdError {
     #[error("an id must not be empty")]
     Empty,
-    #[error("an id may have at most {MAX_LENGTH} characters, this one has {length}")]
+    #[error("an id may have at most {MAX_LENGTH} characters; this one has {length}")]
     TooLong { length: usize },
     #[error("an id must not start with a dot")]
     LeadingDot,

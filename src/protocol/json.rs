@@ -211,7 +211,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
         while let Some(key) = next {
             let offset = self.tokens.string();
             if key == RESERVED_KEY {
-                let message = format!("the key {key:?} is reserved and can't be used");
+                let message = format!("the key {key:?} is reserved");
                 return Err(self.tokens.refuse(offset, message));
             }
             if map.contains_key(&key) {
@@ -227,7 +227,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
 
 /// The words for a key that stands twice in one object; shared with YAML.
 pub(super) fn duplicate(key: &str) -> String {
-    format!("the key {} stands twice in one object", quoted(key))
+    format!("the key {} appears twice in one object", quoted(key))
 }
 
 #[cfg(test)]
@@ -260,10 +260,10 @@ mod tests {
             (r#"{"a":01}"#, "invalid number", 1, 7),
             ("{\"a\":\"x\ty\"}", "control character", 1, 8),
             (r#"{"a":"\ud800"}"#, "hex escape", 1, 13),
-            ("{\"a\": 1,\n  \"a\": 2}", r#""a" stands twice"#, 2, 3),
+            ("{\"a\": 1,\n  \"a\": 2}", r#""a" appears twice"#, 2, 3),
             (
                 r#"{"é":{"b":"\"","\u0062":2}}"#,
-                r#""b" stands twice"#,
+                r#""b" appears twice"#,
                 1,
                 16,
             ),

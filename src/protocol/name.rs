@@ -79,7 +79,7 @@ pub fn classify(name: &[u8]) -> Name {
 fn submission(name: &[u8]) -> Result<(HandoffId, Ext), String> {
     const RIGHT: &str = "name it <id>.json, .yaml, .yml or .md";
     let name = std::str::from_utf8(name).map_err(|_| {
-        format!("the file name is not UTF-8: {RIGHT}, the id of A-Z a-z 0-9 . _ @ -")
+        format!("the file name is not UTF-8: {RIGHT}, with an id of A-Z a-z 0-9 . _ @ -")
     })?;
     let (stem, extension) = name
         .rsplit_once('.')
@@ -90,13 +90,17 @@ fn submission(name: &[u8]) -> Result<(HandoffId, Ext), String> {
             format!("the extension .{extension} must be in lower case: .{lower}")
         } else {
             format!(
-                "the extension {:?} is not one that is taken: {RIGHT}",
+                "unsupported extension {:?}: {RIGHT}",
                 format!(".{extension}")
             )
         }
     })?;
-    let id =
-        HandoffId::parse(stem).map_err(|error| format!("the file name can't be an id: {error}"))?;
+    let id = HandoffId::parse(stem).map_err(|error| {
+        format!(
+            "the file name is not a valid id: \
+        {error}"
+        )
+    })?;
     Ok((id, ext))
 }
 

@@ -19,7 +19,7 @@ pub const NAMES: [(&str, &str); 6] = [
     ("package", "A package, dropped into handoffs/pending/"),
     ("report", "A report, dropped into handoffs/pending/"),
     ("record", "A record, as the daemon keeps it"),
-    ("result", "What a specialist gives back"),
+    ("result", "The result of a specialist"),
     ("control", "A command, dropped into handoffs/control/"),
 ];
 
@@ -88,8 +88,7 @@ fn package() -> Value {
 
 fn report() -> Value {
     let mut schema = in_two_places(object_schema(&[REPORT_HANDOFF]), &[REPORT, TOP]);
-    schema["properties"]["status"] =
-        described(json!({"enum": STATUSES}), "What became of the work");
+    schema["properties"]["status"] = described(json!({"enum": STATUSES}), "How the work ended");
     // What a record says that its producer wrote counts for more.
     schema["properties"]["handoffd"] = submitted_status();
     let handoff = &mut schema["properties"]["handoff"];
@@ -108,7 +107,7 @@ fn result() -> Value {
     let mut schema = object_schema(&[RESULT]);
     let mut handoff = object_schema(&RESULT_HANDOFF);
     handoff["type"] = json!(["object", "null"]);
-    schema["properties"]["handoff"] = described(handoff, "What comes next");
+    schema["properties"]["handoff"] = described(handoff, "What follows");
     schema
 }
 
@@ -167,7 +166,7 @@ fn in_two_places(mut handoff: Value, top: &[&[super::shape::Field]]) -> Value {
     handoff["$ref"] = acted_on["$ref"].clone();
     let mut schema = object_schema(top);
     schema["$ref"] = acted_on["$ref"].clone();
-    schema["properties"]["handoff"] = described(handoff, "What is handed over, and to whom");
+    schema["properties"]["handoff"] = described(handoff, "The work so far, and the receiver");
     let mut shared = object_schema(&[ACTED_ON]);
     if let Some(shared) = shared.as_object_mut() {
         shared.shift_remove("type");
@@ -187,26 +186,26 @@ fn report_rules() -> Vec<Value> {
     vec![
         described(
             json!({"anyOf": [top("phase"), top("output_type")]}),
-            "A report names its phase, or its output_type",
+            "A report needs phase or output_type",
         ),
         described(
             json!({"anyOf": [top("summary"), inside("context")]}),
-            "A report has a summary, or a handoff.context",
+            "A report needs summary or handoff.context",
         ),
         json!({
             "if": within(&["status"], &json!({"const": "blocked"})),
             "then": {"allOf": [
-                described(top("blocked_reason"), "A blocked report says why"),
-                described(top("attempted"), "A blocked report says what was tried"),
+                described(top("blocked_reason"), "A blocked report needs the reason"),
+                described(top("attempted"), "A blocked report needs what was tried"),
                 described(
                     json!({"anyOf": [inside("blockers"), inside("context")]}),
-                    "A blocked report lists what blocks it, or tells it in handoff.context",
+                    "A blocked report needs handoff.blockers or handoff.context",
                 ),
                 described(
                     json!({"properties": {
                         "handoff": {"properties": {"next_agent": {"type": "null"}}},
                     }}),
-                    "A blocked report names no next agent: routes.blocked says who helps",
+                    "A blocked report has no next agent: routes.blocked decides who helps",
                 ),
             ]},
             "else": described(
@@ -228,7 +227,7 @@ fn summarized() -> Value {
                 "allOf": [within(&["context", "summary"], &says_text())],
             },
         ]}),
-        "The receiver must know what was done",
+        "The receiver needs to know what was done",
     )
 }
 
@@ -238,7 +237,7 @@ fn deliverable() -> Value {
         "if": within(&["handoff", "expectations"], &json!({"type": "object"})),
         "then": described(
             within(&["handoff", "expectations", "deliverable"], &says_text()),
-            "The receiver must know what is expected",
+            "The receiver needs to know what to deliver",
         ),
     })
 }

@@ -175,13 +175,13 @@ pub struct Record {
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RecordError {
-    #[error("is not a whole JSON object")]
+    #[error("is not a complete JSON object")]
     NotADocument,
     #[error("has no `handoffd` block")]
     NoMeta,
-    #[error("has a `handoffd` block that does not fit: {0}")]
+    #[error("has an invalid `handoffd` block: {0}")]
     BadMeta(String),
-    #[error("is of format {0}; this version reads format {FORMAT}")]
+    #[error("has format {0}; this version reads format {FORMAT}")]
     Newer(u64),
 }
 

@@ -44,12 +44,12 @@ const OBJECTS: Shape = Shape::List {
 
 const FIELD_ERRORS: Shape = Shape::List {
     of: &Shape::Object(&[
-        always("field", Shape::Text, "Such as input.data.name"),
-        always("error", Shape::Text, "What is wrong with it"),
+        always("field", Shape::Text, "The field, such as input.data.name"),
+        always("error", Shape::Text, "What is wrong with the field"),
         field(
             "schema_path",
             Shape::Text,
-            "The rule of the schema that it breaks",
+            "The rule of the schema that the field breaks",
         ),
     ]),
     what: "an array of errors",
@@ -96,28 +96,32 @@ const ATTEMPT: &[Field] = &[
     always(
         "number",
         SMALL_COUNT,
-        "Counted from 1, and never used again",
+        "Counted from 1; a number is never used again",
     ),
-    always("started_at", Shape::Instant, "When it began"),
-    field("ended_at", Shape::Instant, "When it ended"),
-    field("outcome", OUTCOME, "How it ended"),
-    field("exit_code", SMALL, "What the command exited with"),
-    field("signal", SMALL, "What killed it"),
+    always("started_at", Shape::Instant, "When the attempt began"),
+    field("ended_at", Shape::Instant, "When the attempt ended"),
+    field("outcome", OUTCOME, "The outcome of the attempt"),
+    field("exit_code", SMALL, "The exit code of the command"),
+    field("signal", SMALL, "The signal that killed the command"),
     field(
         "error",
         Shape::Object(&[
             always("code", Shape::Text, "One of the error codes"),
             always("message", Shape::Text, "What happened"),
-            field("fields", FIELD_ERRORS, "What the next attempt has to mend"),
+            field(
+                "fields",
+                FIELD_ERRORS,
+                "The fields that the next attempt has to fix",
+            ),
         ]),
         "Why it failed",
     ),
     field(
         "log",
         Shape::Text,
-        "What it wrote to stderr; relative to the root",
+        "The log with its stderr; relative to the root",
     ),
-    field("milliseconds", COUNT, "How long it ran"),
+    field("milliseconds", COUNT, "The duration of the attempt"),
     field(
         "usage",
         Shape::Map,
@@ -151,24 +155,32 @@ pub const META: &[Field] = &[
             what: "an array of attempts",
             most: MOST,
         },
-        "Every start, in order",
+        "Every attempt, in order",
     ),
     field(
         "spent",
         COUNT,
-        "How many attempts belong to earlier budgets",
+        "How many attempts belong to earlier retry budgets",
     ),
-    field("retries", SMALL_COUNT, "Automatic retries in this budget"),
-    field("interruptions", SMALL_COUNT, "Attempts lost in this budget"),
+    field(
+        "retries",
+        SMALL_COUNT,
+        "Automatic retries in this retry budget",
+    ),
+    field(
+        "interruptions",
+        SMALL_COUNT,
+        "Attempts lost in this retry budget",
+    ),
     field(
         "request_sha256",
         Shape::Text,
-        "Of the bytes that were dropped",
+        "The hash of the dropped bytes",
     ),
     field(
         "submitted",
         Shape::Map,
-        "What the producer wrote under keys that the daemon needs",
+        "The producer's values of keys that the daemon writes itself",
     ),
     field("lifted", TEXTS, "Keys that come from the result"),
     field(
@@ -183,31 +195,31 @@ pub const META: &[Field] = &[
     field(
         "to",
         Shape::Word(&State::STATUSES),
-        "Where a decided move leads",
+        "The folder of a decided move",
     ),
     field(
         "timer",
         Shape::Object(&[
-            always("boot", Shape::Text, "Which boot at_boot_ms is of"),
-            always("at_boot_ms", COUNT, "When it is due, since that boot"),
-            always("length_ms", COUNT, "How long the whole wait is"),
-            always("until", Shape::Instant, "When it is due"),
+            always("boot", Shape::Text, "The boot that at_boot_ms refers to"),
+            always("at_boot_ms", COUNT, "When the wait ends, since that boot"),
+            always("length_ms", COUNT, "The length of the whole wait"),
+            always("until", Shape::Instant, "When the wait ends"),
         ]),
-        "A wait that a clock ends",
+        "A wait with a time",
     ),
     field(
         "boot",
         Shape::Text,
-        "The boot in which the attempt was claimed",
+        "The boot in which the daemon claimed the attempt",
     ),
     field(
         "holds_agent",
         Shape::Bool,
         "The specialist's other handoffs wait too",
     ),
-    field("applied", TEXTS, "Commands that were carried out"),
-    field("rejected", Shape::Text, "What tells rejected bytes again"),
-    field("destination", Shape::Text, "Where the artifact goes"),
+    field("applied", TEXTS, "Commands that the daemon carried out"),
+    field("rejected", Shape::Text, "What identifies the refused bytes"),
+    field("destination", Shape::Text, "The path of the artifact"),
     field(
         "last_result",
         Shape::Object(LAST_RESULT),
@@ -222,26 +234,26 @@ pub const META: &[Field] = &[
         },
         "What was taken out of the record and stands in a file",
     ),
-    field("chain", Shape::Any, "The chain that it belongs to"),
-    field("hop", Shape::Any, "Its place in the chain"),
-    field("parent", Shape::Id, "The handoff that it follows from"),
+    field("chain", Shape::Any, "The chain of the handoff"),
+    field("hop", Shape::Any, "The hop in the chain"),
+    field("parent", Shape::Id, "The parent of the handoff"),
     field(
         "mark",
         Shape::Text,
-        "Proof that the daemon made it for its parent",
+        "Proof that the daemon created it for its parent",
     ),
-    field("children", OF_IDS, "Handoffs that follow from it"),
-    field("returns", OBJECTS, "What children gave back"),
+    field("children", OF_IDS, "The children of the handoff"),
+    field("returns", OBJECTS, "The returns of the children"),
     field(
         "written",
         Shape::Map,
-        "What the result that asked for it wrote of input.data: how many entries at the end of a \
-         list, or true for a whole value",
+        "The parts of input.data that come from the parent's result: the number of entries at \
+         the end of a list, or true for a whole value",
     ),
     field(
         "carried",
         Shape::Map,
-        "What the chain carries under names that input.data uses for its own",
+        "Values of the chain under names that input.data uses for its own",
     ),
     field(
         "gathered",
@@ -251,7 +263,7 @@ pub const META: &[Field] = &[
     field(
         "returned",
         Shape::Text,
-        "The outcome with which the package has returned to the agent that sent it",
+        "The outcome that the package returned to its sender",
     ),
 ];
 
@@ -265,19 +277,15 @@ const WAITING: &[Field] = &[
     always(
         "on",
         Shape::Word(&["retry", "time", "dependency", "handoff", "human"]),
-        "What it waits for",
+        "What the handoff waits for",
     ),
-    field("until", Shape::Instant, "When the wait ends at the latest"),
-    field("ids", TEXTS, "Handoffs or artifacts that it waits for"),
+    field("until", Shape::Instant, "The latest end of the wait"),
+    field("ids", TEXTS, "The handoffs or artifacts to wait for"),
     field("reason", Shape::Text, "Why"),
 ];
 
 const ERROR: &[Field] = &[
-    always(
-        "code",
-        Shape::Word(&ErrorCode::WORDS),
-        "What kind of failure",
-    ),
+    always("code", Shape::Word(&ErrorCode::WORDS), "The error code"),
     always("message", Shape::Text, "What happened"),
     field("severity", Shape::Text, "error"),
     field("timestamp", Shape::Instant, "When"),
@@ -285,29 +293,33 @@ const ERROR: &[Field] = &[
 ];
 
 const STATE_DELTA: &[Field] = &[
-    always("artifacts_added", COUNT, "How many artifacts came"),
-    always("decisions_made", COUNT, "How many decisions came"),
-    always("blocking_issues", COUNT, "How many issues there are"),
+    always("artifacts_added", COUNT, "How many artifacts were added"),
+    always("decisions_made", COUNT, "How many decisions were added"),
+    always("blocking_issues", COUNT, "How many issues are open"),
 ];
 
 const HANDOFF_COMMAND: &[Field] = &[
     always("task_id", Shape::Text, "The task"),
-    always("target_agent", Shape::Text, "Who goes on with it"),
-    always("phase", Shape::Any, "The phase that it is in"),
+    always(
+        "target_agent",
+        Shape::Text,
+        "The agent that continues the task",
+    ),
+    always("phase", Shape::Any, "The phase of the task"),
     always(
         "state_delta",
         Shape::Object(STATE_DELTA),
-        "What the handoff before this one, or this package itself, brought to the task",
+        "What the previous handoff, or this package itself, added to the task",
     ),
     always(
         "context_summary",
         Shape::Text,
-        "What the agent should know, in fewer than 500 tokens",
+        "A summary for the agent, in fewer than 500 tokens",
     ),
     always(
         "state_file",
         Shape::Text,
-        "Where the whole state is, from the root",
+        "The file with the whole state, relative to the root",
     ),
 ];
 
@@ -320,81 +332,73 @@ pub const RECORD: &[Field] = &[
         "The same as the folder",
     ),
     field("started_at", Shape::Instant, "When the last attempt began"),
-    field("completed_at", Shape::Instant, "When it was completed"),
+    field("completed_at", Shape::Instant, "When the handoff completed"),
     field(
         "timestamp_completed",
         Shape::Instant,
         "The same as completed_at",
     ),
-    field("failed_at", Shape::Instant, "When it was given up"),
+    field("failed_at", Shape::Instant, "When the handoff failed"),
     field("timestamp_failed", Shape::Instant, "The same as failed_at"),
     field(
         "execution_time_seconds",
         SECONDS,
-        "All attempts of this budget together; those before are in handoffd.previous",
+        "The duration of all attempts of this retry budget; earlier ones are in handoffd.previous",
     ),
-    field("result", Shape::Map, "What the specialist gave back, whole"),
+    field("result", Shape::Map, "The whole result of the specialist"),
     field("error", Shape::Object(ERROR), "Why it failed"),
-    field("waiting", Shape::Object(WAITING), "What it waits for"),
     field(
-        "retry_available",
-        Shape::Bool,
-        "Whether dropping it again may help",
+        "waiting",
+        Shape::Object(WAITING),
+        "What the handoff waits for",
     ),
-    field(
-        "retry_count",
-        SMALL_COUNT,
-        "Automatic retries that were made",
-    ),
-    field("max_retries", SMALL_COUNT, "How many there may be"),
+    field("retry_available", Shape::Bool, "Whether a retry may help"),
+    field("retry_count", SMALL_COUNT, "Automatic retries so far"),
+    field("max_retries", SMALL_COUNT, "The most automatic retries"),
     field("recovery_actions", TEXTS, "What to do next"),
     field(
         "answer",
         Shape::Map,
-        "What a person said: action, choice, comment, by, at",
+        "The answer of a person: action, choice, comment, by, at",
     ),
     field(
         "acknowledgment",
         Shape::Map,
-        "What a receiver made of it: received, from, understood, questions, starting; or \
+        "What the receiver understood: received, from, understood, questions, starting; or \
          blockers and action",
     ),
     field(
         "handoff_command",
         Shape::Object(HANDOFF_COMMAND),
-        "What the last attempt was given of its task (context.task_id)",
+        "What the last attempt got of its task (context.task_id)",
     ),
     field(
         "output",
         Shape::Any,
-        "What came out: artifact_id, artifact_path, artifact_type, schema_compliance, sha256, \
+        "The output: artifact_id, artifact_path, artifact_type, schema_compliance, sha256, \
          size_bytes, artifacts",
     ),
     field(
         "validation",
         Shape::Any,
-        "status is what the daemon found (passed, failed, unchecked), claimed the specialist's \
-         word; errors are the fields that are wrong",
+        "status: the daemon's finding (passed, failed, unchecked); claimed: the specialist's \
+         own; errors: the wrong fields",
     ),
     field("metadata", Shape::Any, "From the result"),
     field("next_steps", Shape::Any, "From the result"),
     field(
         "warnings",
         Shape::Any,
-        "From the result, and what the daemon has to say",
+        "Warnings of the result and of the daemon",
     ),
     field("errors", Shape::Any, "From the result"),
     field(
         "dropped_as",
         Shape::Any,
-        "The name of a file that is no request",
+        "The name of a file that is not a request",
     ),
-    field("rejected_file", Shape::Any, "Where its bytes are"),
-    always(
-        "handoffd",
-        Shape::Object(META),
-        "All that is the daemon's own",
-    ),
+    field("rejected_file", Shape::Any, "The file with its bytes"),
+    always("handoffd", Shape::Object(META), "The daemon's own data"),
 ];
 
 /// What must be there, by status.

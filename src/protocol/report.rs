@@ -22,16 +22,13 @@ pub fn broken_rules(doc: &Map<String, Value>, status: &str) -> Vec<FieldError> {
     check_fields(REPORT_HANDOFF, handoff, "handoff", &mut errors);
     let mut missing = |field: &str, why: &str| errors.push(FieldError::new(field, why));
     if !says(doc, "phase") && !says(doc, "output_type") {
-        missing(
-            "phase",
-            "missing: a report names its phase, or its output_type",
-        );
+        missing("phase", "missing: a report needs phase or output_type");
     }
     let has_context = says(handoff, "context");
     if !says(doc, "summary") && !has_context {
         missing(
             "summary",
-            "missing: a report has a summary, or a handoff.context",
+            "missing: a report needs summary or handoff.context",
         );
     }
     let goes_on = present(doc, "handoff").is_some() && !ends(handoff);
@@ -43,21 +40,27 @@ pub fn broken_rules(doc: &Map<String, Value>, status: &str) -> Vec<FieldError> {
     }
     if status == "blocked" {
         if !says(doc, "blocked_reason") {
-            missing("blocked_reason", "missing: a blocked report says why");
+            missing(
+                "blocked_reason",
+                "missing: a blocked report needs the reason",
+            );
         }
         if !says(doc, "attempted") {
-            missing("attempted", "missing: a blocked report says what was tried");
+            missing(
+                "attempted",
+                "missing: a blocked report needs what was tried",
+            );
         }
         if !says(handoff, "blockers") && !has_context {
             missing(
                 "handoff.blockers",
-                "missing: a blocked report lists what blocks it, or tells it in handoff.context",
+                "missing: a blocked report needs handoff.blockers or handoff.context",
             );
         }
         if present(handoff, "next_agent").is_some() {
             missing(
                 "handoff.next_agent",
-                "must be null when blocked: routes.blocked says who helps",
+                "must be null when blocked: routes.blocked decides who helps",
             );
         }
     }

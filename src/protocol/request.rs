@@ -218,7 +218,8 @@ fn check_id(view: &View<'_>, stem: &HandoffId, errors: &mut Vec<FieldError>) {
         match id.as_str() {
             Some(id) if id != stem.as_str() && HandoffId::parse_made(id).is_ok() => {
                 let error = format!(
-                    "the document says {}, its file is named {stem}: they must be the same",
+                    "the document has the id {}, but its file is named {stem}: they must be the \
+                     same",
                     quoted(id)
                 );
                 errors.push(FieldError::new(field, error));
@@ -268,7 +269,7 @@ fn agent(view: &View<'_>, errors: &mut Vec<FieldError>) -> Option<AgentName> {
                 .into_iter()
                 .map(|one| format!("a {one} ({})", one.told_by()))
                 .collect();
-            let error = format!("the document fits two dialects, {}", both.join(" and "));
+            let error = format!("the document matches two dialects, {}", both.join(" and "));
             errors.push(FieldError::new("handoff", error));
             return None;
         }
@@ -290,9 +291,8 @@ fn agent(view: &View<'_>, errors: &mut Vec<FieldError>) -> Option<AgentName> {
 }
 
 /// What is told of a document that follows none of the dialects.
-const UNKNOWN: &str = "missing: it says which specialist the handoff is for (or write a package: \
-     `handoff` with `from` and `to`; or a report: `status` complete, blocked or needs_review, and \
-     `handoff`)";
+const UNKNOWN: &str = "missing: the agent that the handoff is for (or write a package: `handoff` \
+with `from` and `to`; or a report: `status` complete, blocked or needs_review, and `handoff`)";
 
 fn runs(agent: &AgentName, finished: Option<Finished>) -> bool {
     !agent.is_human() && matches!(finished, None | Some(Finished::HandedOn))

@@ -103,7 +103,7 @@ fn mistakes_in_numbers_and_words_are_told() {
     for (fields, expected) in [
         (
             r#""handoff_id":"y""#,
-            r#"handoff_id: the document says "y", its file is named x"#,
+            r#"handoff_id: the document has the id "y", but its file is named x"#,
         ),
         (
             r#""handoff_id":5"#,
@@ -233,7 +233,7 @@ fn mistakes_in_references_and_shapes_are_told() {
         (r#""source":"@s""#, "source: expected an object"),
         (
             r#""handoff":{"from":{},"to":{}}"#,
-            "handoff: the document fits two dialects, a request (`target.agent_id`) and a package",
+            "handoff: the document matches two dialects, a request (`target.agent_id`) and a package",
         ),
     ] {
         check_mistake(fields, expected);
@@ -263,7 +263,7 @@ fn a_missing_target_says_what_the_document_is_instead() {
         ),
         (
             r#"{"handoff":{"from":{},"to":{}}}"#,
-            "handoff.to.agent: missing: it says which specialist",
+            "handoff.to.agent: missing: the agent that the handoff is for",
         ),
         (
             r#"{"handoff":{"from":{},"to":{"agent":""}}}"#,
@@ -271,7 +271,7 @@ fn a_missing_target_says_what_the_document_is_instead() {
         ),
         (
             r#"{"status":"done","handoff":{}}"#,
-            "target.agent_id: missing: it says which specialist the handoff is for (or write",
+            "target.agent_id: missing: the agent that the handoff is for (or write",
         ),
     ] {
         let errors = read(document).unwrap_err();

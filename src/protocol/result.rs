@@ -96,8 +96,8 @@ fn of_text(text: &str) -> Option<Output> {
                 return Some(reported(document.map, &block, text));
             }
             Ok(document) if reports(&document.map) => {
-                let no_status = "the text has a json block that looks like a report, but the block \
-                                 has no status; everything is kept as text";
+                let no_status = "the json block looks like a report but has no status; kept \
+                everything as text";
                 why.get_or_insert_with(|| no_status.to_owned());
             }
             Err(error) if error.kind == Kind::NotAnObject => {}
@@ -138,21 +138,21 @@ fn reported(result: Map<String, Value>, block: &OwnBlock<'_>, whole: &str) -> Ou
             result,
             text: Some(format!("{before}\n\n{after}").trim_start().to_owned()),
             remark: Some(
-                "text follows the json block that is taken as the result: let the specialist end \
-                 its output with that block"
+                "text follows the json block with the result: make the specialist end its output \
+                 with that block"
                     .to_owned(),
             ),
         };
     }
     let why = if is_listed(&result) {
         format!(
-            "text follows a json block with a status, and the block has none of {}: it is not taken \
-             as the result, and everything is kept as text",
+            "text follows a json block that has a status but none of {}: the block is not the \
+             result; kept everything as text",
             REPORTING.join(", ")
         )
     } else {
-        "text follows a json block whose status is not one of a result: it is not taken as the \
-         result, and everything is kept as text"
+        "text follows a json block with an unknown status: the block is not the result; kept \
+         everything as text"
             .to_owned()
     };
     Output::Unreported {
@@ -402,7 +402,7 @@ mod tests {
             ),
             (
                 r#"{"artifacts":[{"type":"x"}]}"#,
-                "artifacts[0].path: missing: it says where the file is",
+                "artifacts[0].path: missing: the path of the file",
             ),
             (
                 r#"{"handoff":[]}"#,
@@ -414,7 +414,7 @@ mod tests {
             ),
             (
                 r#"{"handoff":{"children":[{}]}}"#,
-                "handoff.children[0].agent: missing: it says who is to do it",
+                "handoff.children[0].agent: missing: the agent for this child",
             ),
             (
                 r#"{"blocking_issues":[{"requires_human":1}]}"#,

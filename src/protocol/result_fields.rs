@@ -24,12 +24,12 @@ const WRITTEN: Shape = Shape::List {
             Shape::Text,
             Shape::OneOf(
                 &["path", "artifact_path"],
-                "it says where the file is",
+                "the path of the file",
                 &[
                     field("path", Shape::Text, "Relative to the root"),
-                    field("artifact_path", Shape::Text, "Another word for path"),
-                    field("artifact_type", Shape::Text, "What kind of artifact"),
-                    field("type", Shape::Text, "Another word for artifact_type"),
+                    field("artifact_path", Shape::Text, "The same as path"),
+                    field("artifact_type", Shape::Text, "The type of the artifact"),
+                    field("type", Shape::Text, "The same as artifact_type"),
                 ],
             ),
         ],
@@ -46,7 +46,7 @@ const ERROR: Shape = Shape::Either(
             field(
                 "code",
                 Shape::Text,
-                "One of the error codes; another is kept as detail_code",
+                "One of the error codes; any other is kept as detail_code",
             ),
             field("message", Shape::Text, "What went wrong"),
             field("retryable", Shape::Bool, "Whether to try again"),
@@ -60,9 +60,9 @@ const BLOCKING_ISSUES: Shape = Shape::List {
         &[
             Shape::Text,
             Shape::Object(&[
-                field("issue", Shape::Text, "What is wrong"),
+                field("issue", Shape::Text, "The issue"),
                 field("severity", Shape::Text, "blocker, high, medium or low"),
-                field("suggested_action", Shape::Text, "What to do about it"),
+                field("suggested_action", Shape::Text, "A suggestion"),
                 field(
                     "requires_human",
                     Shape::Bool,
@@ -101,7 +101,7 @@ const QUESTION: Shape = Shape::Either(
     "a text or an object",
 );
 
-/// Tasks for others, where the status is delegate.
+/// Work for other agents, with the status delegate.
 const CHILDREN: &[Field] = &[field(
     "children",
     Shape::List {
@@ -109,16 +109,16 @@ const CHILDREN: &[Field] = &[field(
             needed(
                 "agent",
                 Shape::Agent,
-                "Which specialist",
-                "it says who is to do it",
+                "The agent",
+                "the agent for this child",
             ),
-            field("context", Shape::Any, "What the agent must know"),
-            field("input", Shape::Any, "What it works on"),
+            field("context", Shape::Any, "Context for the agent"),
+            field("input", Shape::Any, "The input for the agent"),
         ]),
         what: "an array",
         most: MOST,
     },
-    "Tasks for others, where the status is delegate",
+    "Work for other agents, with the status delegate",
 )];
 
 /// What stands in the `handoff` of a result: as in a report, but it has no id.
@@ -135,8 +135,8 @@ pub const RESULT: &[Field] = &[
     field(
         "status",
         Shape::Word(RESULT_STATUSES),
-        "What became of the work; without it the exit code says so. done, success and ok are read \
-         as complete, with a warning",
+        "How the work ended; without it, the exit code decides. done, success and ok mean \
+         complete, with a warning",
     ),
     field(
         "retry_after_seconds",
@@ -147,8 +147,8 @@ pub const RESULT: &[Field] = &[
             most: f64::MAX,
             whole: false,
         }),
-        "Not now: this handoff and the specialist's others wait this long, and no attempt is \
-         counted",
+        "A hold: this handoff and the specialist's others wait this long; it does not count as \
+         an attempt",
     ),
     field("error", ERROR, "What went wrong"),
     field(
@@ -161,34 +161,46 @@ pub const RESULT: &[Field] = &[
         QUESTION,
         "What a person is asked, where the status is needs_review",
     ),
-    field("decisions", NOTES, "What was decided, and why"),
-    field("blocking_issues", BLOCKING_ISSUES, "What stands in the way"),
+    field("decisions", NOTES, "Decisions, with the reasons"),
+    field(
+        "blocking_issues",
+        BLOCKING_ISSUES,
+        "Issues that block the task",
+    ),
     field("summary", Shape::Any, "What was done, in a sentence or two"),
     field("phase", Shape::Any, "The phase that ends"),
-    field("output", Shape::Any, "What the record shows as output"),
+    field("output", Shape::Any, "The output of the record"),
     field(
         "artifact",
         Shape::Any,
         "A document that the daemon writes to expected_output.destination",
     ),
-    field("artifact_type", Shape::Any, "What kind of artifact that is"),
+    field("artifact_type", Shape::Any, "The type of that artifact"),
     field(
         "validation",
         Shape::Any,
-        "What the specialist checked; a status failed is a failure",
+        "What the specialist checked; the status failed is a failure",
     ),
     field("metadata", Shape::Any, "Figures about the work"),
-    field("next_steps", Shape::Any, "What could come next"),
-    field("warnings", Shape::Any, "What somebody should know"),
-    field("errors", Shape::Any, "What went wrong on the way"),
-    field("quality_gates", Shape::Any, "Which gates passed"),
+    field("next_steps", Shape::Any, "Suggestions for what comes next"),
+    field("warnings", Shape::Any, "Warnings for people"),
+    field("errors", Shape::Any, "Errors on the way"),
+    field(
+        "quality_gates",
+        Shape::Any,
+        "Quality gates that passed or failed",
+    ),
     field("files_modified", Shape::Any, "Relative to the root"),
-    field("verification", Shape::Any, "Why it is right"),
-    field("blocked_reason", Shape::Any, "Why it can't go on"),
-    field("attempted", Shape::Any, "What was tried before"),
+    field(
+        "verification",
+        Shape::Any,
+        "Evidence that the work is right",
+    ),
+    field("blocked_reason", Shape::Any, "Why the agent can't continue"),
+    field("attempted", Shape::Any, "What the agent has tried"),
     field(
         "acknowledgment",
         Shape::Any,
-        "Added to the record's; its action request_clarification means blocked",
+        "Merged into the record's acknowledgment; the action request_clarification means blocked",
     ),
 ];

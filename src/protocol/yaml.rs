@@ -30,7 +30,7 @@ pub fn parse(text: &str) -> Result<Value, DocumentError> {
     }
     builder
         .root
-        .ok_or_else(|| DocumentError::new(Kind::Empty, "there is no YAML in it, only comments"))
+        .ok_or_else(|| DocumentError::new(Kind::Empty, "it has only comments and no YAML"))
 }
 
 fn scan_error(error: &ScanError) -> DocumentError {
@@ -184,10 +184,7 @@ fn check_key(
         );
     }
     if key == RESERVED_KEY {
-        return refuse(
-            span,
-            format!("the key {key:?} is reserved and can't be used"),
-        );
+        return refuse(span, format!("the key {key:?} is reserved"));
     }
     if map.contains_key(&key) {
         return refuse(span, duplicate(&key));

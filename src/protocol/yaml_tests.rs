@@ -73,8 +73,8 @@ fn documents_keep_their_shape_and_order() {
 #[test]
 fn refusals_name_the_place() {
     for (yaml, part, line, column) in [
-        ("a: 1\nb: 2\na: 3\n", r#""a" stands twice"#, 3, 1),
-        ("x:\n  a: 1\n  'a': 3\n", r#""a" stands twice"#, 3, 3),
+        ("a: 1\nb: 2\na: 3\n", r#""a" appears twice"#, 3, 1),
+        ("x:\n  a: 1\n  'a': 3\n", r#""a" appears twice"#, 3, 3),
         ("a: 1\n---\nb: 1\n", "more than one", 2, 1),
         ("a: &x 1\n", "anchors", 1, 7),
         ("a: 1\nb: *x\n", "anchor", 2, 4),

@@ -109,7 +109,7 @@ fn read_output(path: &Path, most: u64) -> Output {
     let mut bytes = Vec::new();
     match File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
         Ok(_) => Output::read(&bytes),
-        Err(error) => Output::Text(format!("[the output could not be read: {error}]")),
+        Err(error) => Output::Text(format!("[can't read the output: {error}]")),
     }
 }
 
@@ -125,7 +125,7 @@ fn read_result(path: &Path, most: u64) -> Output {
         Looked::TooLarge { .. } => Output::TooLarge,
         Looked::Folder => broken("it is a folder".to_owned()),
         Looked::NotAFile { what, .. } => broken(format!("it is {what}")),
-        Looked::Changing => broken("it changed while it was read".to_owned()),
+        Looked::Changing => broken("it changed while the daemon read it".to_owned()),
         Looked::Unreadable { error, .. } => broken(error.to_string()),
     }
 }

@@ -34,7 +34,7 @@ pub fn run(gate: &Gate, state: &[u8], terms: &Terms<'_>) -> Said {
     };
     command::run(&call).unwrap_or_else(|error| {
         let program = gate.command.first().map_or("", String::as_str);
-        let reason = format!("{program:?} could not be run: {error}");
+        let reason = format!("can't run {program:?}: {error}");
         let passed = false;
         Said { passed, reason }
     })

@@ -65,7 +65,7 @@ impl Rubbish {
                 Ok(()) => return self.delete(gone),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return,
                 Err(error) if is_taken(&error) => {}
-                Err(error) => return tracing::warn!("{} stays: {error}", path.display()),
+                Err(error) => return tracing::warn!("can't delete {}: {error}", path.display()),
             }
         }
     }

@@ -145,7 +145,7 @@ impl Slots {
     /// Takes the files of a slot out of use that a confined attempt had.
     pub fn retire(&self, number: u32) {
         if let Err(error) = self.delete(number) {
-            tracing::warn!("the output files of slot {number} can't be deleted: {error}");
+            tracing::warn!("can't delete the output files of slot {number}: {error}");
             self.lock().spoiled.insert(number);
         }
     }
@@ -177,7 +177,7 @@ impl Slots {
             if !used.by_attempts.contains(&number)
                 && let Err(error) = delete(&self.folder.join(name))
             {
-                tracing::warn!("{name}, of a former daemon, can't be deleted: {error}");
+                tracing::warn!("can't delete {name} of a previous daemon: {error}");
                 used.spoiled.insert(number);
             }
         }

@@ -58,7 +58,7 @@ fn filter(wanted: Option<&OsStr>) -> (Targets, Option<String>) {
         return (filter, None);
     }
     let complaint = format!(
-        "HANDOFFD_LOG={} is not understood, and info is logged; write error, warn, info or debug",
+        "unknown level HANDOFFD_LOG={}; logging info. Use error, warn, info or debug",
         wanted.display()
     );
     (as_ever, Some(complaint))

@@ -65,7 +65,7 @@ impl Notifier {
             return;
         }
         if let Err(error) = sd_notify::notify(words) {
-            tracing::debug!("the service manager can't be told: {error}");
+            tracing::debug!("can't notify the service manager: {error}");
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct Plan {
 
 #[derive(Debug, thiserror::Error)]
 pub enum UnitError {
-    #[error("{path:?} can't be written into a unit: {why}")]
+    #[error("can't write {path:?} into a unit: {why}")]
     Path { path: PathBuf, why: &'static str },
 }
 
@@ -52,7 +52,7 @@ impl Plan {
         }
         let stop = self.stop.as_secs();
         let shipped = if self.owner.is_some() { SYSTEM } else { USER };
-        let mut unit = format!("# For {root}, made by: handoffd service systemd\n");
+        let mut unit = format!("# For {root}, created by: handoffd service systemd\n");
         // The head of the shipped file is about its own place.
         for line in shipped.lines().skip_while(|line| !line.starts_with('[')) {
             let key = line.split_once('=').map_or("", |(key, _)| key);

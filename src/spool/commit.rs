@@ -81,7 +81,7 @@ impl Committer {
                 // Without this thread nothing would ever end again. What runs is kept for the
                 // next daemon, which decides anew whatever this one had not written.
                 if catch_unwind(AssertUnwindSafe(|| worker.run(&inbox))).is_err() {
-                    tracing::error!("nothing can be written any more: leaving, to be restarted");
+                    tracing::error!("can't write to disk any more: exiting, to be restarted");
                     std::process::exit(1);
                 }
             })?;

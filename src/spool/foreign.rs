@@ -19,7 +19,7 @@ use crate::store::audit::{self, Word};
 /// How often a record is looked for that moves on meanwhile.
 const LOOKS: usize = 3;
 
-const NO_LINE: &str = "the audit log has no line of this outcome";
+const NO_LINE: &str = "the audit log has no line for this outcome";
 
 /// A file in a final folder, as far as that can be told without the audit log.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,11 +45,11 @@ pub fn sight(layout: &Layout, state: State, name: &OsStr) -> Sight {
         Looked::Bytes { bytes, .. } => bytes,
         Looked::Folder => return foreign("it is a folder".to_owned()),
         Looked::NotAFile { what, .. } => return foreign(format!("it is {what}")),
-        Looked::Changing => return foreign("it is being written".to_owned()),
-        Looked::Unreadable { error, .. } => return foreign(format!("it can't be read: {error}")),
+        Looked::Changing => return foreign("it is still being written".to_owned()),
+        Looked::Unreadable { error, .. } => return foreign(format!("can't read it: {error}")),
     };
     let Some(id) = record_id(name) else {
-        return foreign("its name is no record's: <id>.json".to_owned());
+        return foreign("its name is not <id>.json".to_owned());
     };
     match why_not_own(layout, state, id, &bytes) {
         Some(why) => foreign(why),
@@ -98,7 +98,7 @@ pub fn why_no_record(record: &Record, state: State, id: &str) -> Option<String> 
             of("status").unwrap_or("missing")
         ));
     }
-    (of("handoff_id") != Some(id)).then(|| "its handoff_id is another".to_owned())
+    (of("handoff_id") != Some(id)).then(|| "its handoff_id differs from its name".to_owned())
 }
 
 /// Why a file in a final folder is not the outcome of its handoff, if it is not: it is no outcome at

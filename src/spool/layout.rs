@@ -231,8 +231,8 @@ impl Layout {
                 return Err(io::Error::new(
                     io::ErrorKind::CrossesDevices,
                     format!(
-                        "{} is on another file system than {}; all of handoffs/ and .handoffd/ \
-                         must be on one",
+                        "{} and {} are on different file systems; handoffs/ and .handoffd/ must \
+                         be on the same one",
                         folder.display(),
                         self.0.handoffs.display()
                     ),

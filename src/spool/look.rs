@@ -143,9 +143,11 @@ pub fn fixed(path: &Path) -> Option<&'static str> {
     let us = rustix::process::geteuid();
     let sticky = folder.mode() & libc::S_ISVTX != 0;
     if sticky && !us.is_root() && ![metadata.uid(), folder.uid()].contains(&us.as_raw()) {
-        return Some("it is another user's and its folder is sticky; chmod -t the folder");
+        return Some(
+            "it belongs to another user and its folder is sticky; run chmod -t on the folder",
+        );
     }
-    is_marked(path).then_some("it is marked as immutable or append-only; chattr -i -a it")
+    is_marked(path).then_some("it is immutable or append-only; run chattr -i -a on it")
 }
 
 #[cfg(target_os = "linux")]

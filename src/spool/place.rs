@@ -138,7 +138,7 @@ impl Placer {
                 let name = format!("{id}.{}.{}.json", to.folder(), unique(&target, self.aside));
                 tracing::warn!(
                     handoff_id = id,
-                    "a file stood in the way in {to}; set aside as {name}"
+                    "set aside a file that blocked the record in {to}, as {name}"
                 );
                 durable::move_no_replace(&target, &self.layout.aside().join(name))?;
                 durable::move_no_replace(&source, &target)

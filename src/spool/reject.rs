@@ -220,14 +220,12 @@ pub fn drop_again(id: &str, dropped_as: Option<&str>) -> String {
     };
     let Some(ext) = ext else {
         return format!(
-            "drop it under a name with the extension of what it is (.json, .yaml, .yml or .md), \
-             like: mv {kept} handoffs/pending/<id>.json"
+            "drop it under a name with the right extension (.json, .yaml, .yml or .md), like: mv \
+             {kept} handoffs/pending/<id>.json"
         );
     };
     if HandoffId::parse(id).is_err() {
-        return format!(
-            "drop it under an id that is not taken: mv {kept} handoffs/pending/<id>.{ext}"
-        );
+        return format!("drop it under a free id: mv {kept} handoffs/pending/<id>.{ext}");
     }
     // The id is taken by the notice until the notice is gone.
     format!(
@@ -295,8 +293,8 @@ mod tests {
             ("x~2", Some("x.md"), "pending/<id>.md"),
             ("rejected-1", Some("a b.yaml"), "pending/rejected-1.yaml"),
             ("rejected-1", Some("x.Md"), "pending/rejected-1.md"),
-            ("rejected-1", Some("x.txt"), "the extension of what it is"),
-            ("rejected-1", Some("x"), "the extension of what it is"),
+            ("rejected-1", Some("x.txt"), "the right extension"),
+            ("rejected-1", Some("x"), "the right extension"),
         ] {
             let told = drop_again(id, dropped_as);
             assert!(told.contains(part), "{id}, {dropped_as:?}: {told}");

@@ -125,7 +125,7 @@ impl Armed {
                 return Ok(());
             }
         }
-        let text = format!("{} is being replaced over and over", path.display());
+        let text = format!("somebody keeps replacing {}", path.display());
         Err(io::Error::other(text))
     }
 }
@@ -138,13 +138,13 @@ pub(super) fn explain(error: &notify::Error) -> io::Error {
         ErrorKind::MaxFilesWatch => io::Error::new(
             io::ErrorKind::QuotaExceeded,
             format!(
-                "{place}: no inotify watch is left; raise the sysctl fs.inotify.max_user_watches"
+                "{place}: no inotify watches left; raise the sysctl fs.inotify.max_user_watches"
             ),
         ),
         ErrorKind::Io(cause) if cause.raw_os_error() == Some(libc::EMFILE) => io::Error::new(
             io::ErrorKind::QuotaExceeded,
             format!(
-                "{place}: no inotify instance is left; raise the sysctl \
+                "{place}: no inotify instances left; raise the sysctl \
                  fs.inotify.max_user_instances (or the limit of open files)"
             ),
         ),

@@ -130,7 +130,7 @@ impl Watcher {
         let mut text = self.description.clone();
         if let Some(armed) = &self.armed {
             for path in lock(armed).missing() {
-                text = format!("{text}; not there: {}", path.display());
+                text = format!("{text}; missing: {}", path.display());
             }
         }
         text
@@ -255,7 +255,7 @@ fn silent_folder(folders: &[(FolderKey, PathBuf)]) -> io::Result<(Option<String>
         })?;
         if !found.events {
             let why = format!(
-                "{} is on {}, which does not tell of changes",
+                "{} is on {}, which does not report changes",
                 path.display(),
                 found.name
             );

@@ -114,7 +114,7 @@ fn what_depends_on_itself_runs_once_it_does_not() {
     let (message, told) = (text(&record["error"]["message"]), advice(&record));
     assert!(message.contains("depends on itself"), "{message}");
     assert!(
-        told.contains("Take self out of depends_on in handoffs/failed/self.json")
+        told.contains("Remove self from depends_on in handoffs/failed/self.json")
             && told.contains("move the file back to handoffs/pending/")
             && !told.contains("retry"),
         "{told}"
@@ -164,7 +164,9 @@ fn a_changed_artifact_is_not_mended_by_a_retry() {
         shown.contains("artifact a of first") && !shown.contains("retry"),
         "{shown}"
     );
-    let told = shown.lines().find(|line| line.contains("once more"));
+    let told = shown
+        .lines()
+        .find(|line| line.contains("its follow-ups again"));
     follow(&root, told.unwrap_or_else(|| panic!("{shown}")));
     root.record_that("completed", "first", |record| {
         record["handoffd"]["attempts"].as_array().unwrap().len() == 2

@@ -133,7 +133,7 @@ fn approved_work_whose_gate_fails_for_good_keeps_the_answer_and_says_why() {
     assert_eq!(record["validation"]["status"], "failed");
     let warnings = record["warnings"].to_string();
     assert!(
-        warnings.contains("ann approved it") && warnings.contains("ready: exited with 1"),
+        warnings.contains("approved by ann") && warnings.contains("ready: exited with 1"),
         "{warnings}"
     );
     let state = state_of(&root, "T-1");
@@ -177,7 +177,7 @@ fn explain_names_what_of_completed_work_is_not_in_the_state() {
     let said = root.cli(&["explain", "x"]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(
-        said.contains("not in the state of task T-1"),
+        said.contains("the state of task T-1 lacks this outcome"),
         "the warning is shown: {said}"
     );
 }

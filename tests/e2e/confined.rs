@@ -332,7 +332,7 @@ fn a_user_that_can_not_be_had_stops_the_start_and_says_what_to_do() {
         assert_eq!(refused.status.code(), Some(2));
         let said = [refused.stdout, refused.stderr].concat();
         let said = String::from_utf8_lossy(&said);
-        assert!(said.contains("there is no user \"no-such-user\""), "{said}");
+        assert!(said.contains("no user \"no-such-user\" exists"), "{said}");
     }
 }
 

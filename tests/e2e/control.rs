@@ -150,7 +150,7 @@ fn a_command_that_can_t_be_set_aside_is_told_of_and_goes_once_it_can() {
         cancel(&root, "nobody.json", "nosuch");
         wait_until("it is told", || {
             let told = root.problems();
-            let stuck = told.contains("evil is refused and can't be set aside");
+            let stuck = told.contains("can't move the refused command handoffs/control/evil away");
             (stuck && told.contains("control/rejected is")).then_some(())
         });
         root.assert_works("better");
@@ -199,23 +199,23 @@ fn what_has_nothing_to_act_on_is_told_what_to_do_instead() {
         (
             "retry",
             "done",
-            "can't retry done: it is completed; to run it again: mv handoffs/completed/done.json \
+            "can't retry done: already completed; to run it again: mv handoffs/completed/done.json \
              handoffs/pending/",
         ),
         (
             "retry",
             "runs",
-            "can't retry runs: it is in progress; cancel it first, or wait for its end",
+            "can't retry runs: it is in progress; cancel it first, or wait until it ends",
         ),
         (
             "cancel",
             "done",
-            "can't cancel done: it is completed, and nothing of it runs",
+            "can't cancel done: already completed; nothing of it runs",
         ),
         (
             "approve",
             "done",
-            "can't approve done: it is completed, and asks nobody",
+            "can't approve done: already completed; there is nothing to approve",
         ),
     ];
     for (action, id, reason) in cases {
@@ -390,7 +390,7 @@ fn an_answer_that_the_daemon_refuses_is_told_with_its_reason() {
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["status"], "refused");
     let reason = text(&told["reason"]);
-    assert!(reason.contains("no configured specialist"), "{reason}");
+    assert!(reason.contains("not a configured specialist"), "{reason}");
     assert_eq!(root.states_of("asked"), ["waiting"]);
     let output = root.cli(&["reject", "asked", "--comment", "not now", "--by", "me"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

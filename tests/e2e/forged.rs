@@ -76,7 +76,7 @@ fn assert_seen(root: &Root, state: &str) {
 fn assert_reported(root: &Root) {
     wait_until("the forged file is reported", || {
         let told = root.problems();
-        let wanted = ["handoffs/completed/ holds what the daemon did not put there: x.json"];
+        let wanted = ["handoffs/completed/ has files that the daemon did not put there: x.json"];
         wanted.iter().all(|it| told.contains(it)).then_some(())
     });
 }
@@ -194,7 +194,10 @@ fn an_outcome_that_the_log_never_heard_of_is_believed_by_nobody() {
         assert_eq!(json_of(&said)["error"]["code"], "NO_RECORD", "{command}");
     }
     let explained = String::from_utf8(root.cli(&["explain", "x"]).stdout).unwrap();
-    assert!(explained.contains("no line of this outcome"), "{explained}");
+    assert!(
+        explained.contains("no line for this outcome"),
+        "{explained}"
+    );
     assert!(
         explained.contains("mv handoffs/completed/x.json"),
         "{explained}"

@@ -306,7 +306,10 @@ fn a_helper_that_somebody_deleted_is_lost_and_its_parent_is_told() {
     );
     assert_eq!(read(&root, "stdin.2")["handoffd"]["returns"][0], *returned);
     let log = root.log();
-    assert!(log.contains(&format!("its helper {kid} is gone")), "{log}");
+    assert!(
+        log.contains(&format!("its helper {kid} was deleted")),
+        "{log}"
+    );
     assert_eq!(root.told(&kid, "record_gone"), 1);
 }
 

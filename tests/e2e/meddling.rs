@@ -267,7 +267,7 @@ fn waits_no_more(root: &Root, id: &str) {
 fn warnings(root: &Root, id: &str) -> usize {
     let about = format!("handoff_id=\"{id}\"");
     let lines = root.log();
-    let said = |line: &str| line.contains("WARN") && line.contains("its record was");
+    let said = |line: &str| line.contains("WARN") && line.contains("its record");
     let warned = |line: &&str| said(line) && line.contains(&about);
     lines.lines().filter(warned).count()
 }

@@ -235,7 +235,7 @@ fn nobody_to_ask_is_said_and_a_choice_must_be_an_option() {
     );
     assert_eq!(record["waiting"]["done"], "two ways lead there");
     root.answer("ask", "x", json!({ "comment": "which?" }));
-    assert!(refused(&root, "ask-x.json").contains("no configured specialist"));
+    assert!(refused(&root, "ask-x.json").contains("not a configured specialist"));
     root.answer("approve", "x", json!({ "choice": "cheap" }));
     let why = refused(&root, "approve-x.json");
     assert!(why.contains("cheap") && why.contains("fast, good"), "{why}");
@@ -387,7 +387,7 @@ fn a_dropped_report_for_review_goes_on_only_when_approved() {
     root.drop_request("y", &report("stranger"));
     root.waiting("y");
     root.answer("ask", "y", json!({}));
-    assert!(refused(&root, "ask-y.json").contains("no configured specialist"));
+    assert!(refused(&root, "ask-y.json").contains("not a configured specialist"));
 }
 
 #[test]

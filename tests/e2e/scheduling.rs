@@ -70,7 +70,9 @@ fn a_failed_dependency_fails_its_dependents_at_once() {
     for (id, culprit) in [("b", "a"), ("c", "b")] {
         let (record, code) = root.failed(id);
         assert_eq!(code, "DEPENDENCY_MISSING");
-        assert!(text(&record["error"]["message"]).contains(&format!("on {culprit},")));
+        assert!(
+            text(&record["error"]["message"]).contains(&format!("its dependency {culprit} failed"))
+        );
         assert_eq!(record["handoffd"]["attempts"], json!([]));
         assert_eq!(record["retry_available"], true, "once {culprit} is mended");
     }
@@ -220,7 +222,10 @@ fn a_hold_stops_the_specialist_and_is_no_attempt_spent() {
     root.drop_request("other", &orders("mark ran"));
     let told = root.cli(&["explain", "other"]);
     let told = String::from_utf8(told.stdout).unwrap();
-    assert!(told.contains("to go on now: handoffd retry held"), "{told}");
+    assert!(
+        told.contains("To continue now: handoffd retry held"),
+        "{told}"
+    );
     daemon.kill();
     let _daemon = Daemon::start(&root);
     let started = |record: &Value| text(&record["started_at"]);

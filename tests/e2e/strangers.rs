@@ -57,10 +57,10 @@ fn what_can_be_no_record_is_told_of_while_it_lies_there() {
     let all_told = || {
         let told = root.problems();
         let wanted = [
-            "waiting/ holds what is no record, which is ignored: y.yaml;",
-            "in-progress/ holds what is no record, which is ignored: notes.txt, sub;",
-            "waiting/sub.json is a folder",
-            "control/ holds folders, which are ignored: sub;",
+            "waiting/ that are not records: y.yaml;",
+            "in-progress/ that are not records: notes.txt, sub;",
+            "ignored the folder handoffs/waiting/sub.json",
+            "folders in handoffs/control/: sub;",
         ];
         let all = wanted.iter().all(|wanted| told.contains(wanted));
         (all && !told.contains("mine")).then_some(())
@@ -151,8 +151,8 @@ fn strangers_that_come_into_the_final_folders_are_told_of_while_they_are_there()
         let wanted = [
             "bad.json (its status is failed)",
             "doc.json (the record has no `handoffd` block)",
-            "notes.txt (its name is no record's: <id>.json)",
-            "handoffs/failed/ holds what the daemon did not put there: sub (it is a folder);",
+            "notes.txt (its name is not <id>.json)",
+            "handoffs/failed/ has files that the daemon did not put there: sub (it is a folder);",
         ];
         wanted.iter().all(|it| told.contains(it)).then_some(())
     });
@@ -161,7 +161,7 @@ fn strangers_that_come_into_the_final_folders_are_told_of_while_they_are_there()
     for id in ["doc", "bad"] {
         let told = explained(id);
         let advice = format!("mv handoffs/completed/{id}.json");
-        assert!(told.contains("no record that belongs there"), "{told}");
+        assert!(told.contains("not a record that belongs there"), "{told}");
         assert!(told.contains(&advice), "{told}");
     }
     for name in ["notes.txt", "doc.json", "bad.json"] {
@@ -187,12 +187,12 @@ fn strangers_that_come_into_the_final_folders_are_told_of_while_they_are_there()
     assert!(
         !root
             .log()
-            .contains("failed/ holds what the daemon did not put there: b")
+            .contains("failed/ has files that the daemon did not put there: b")
     );
     assert!(
         !root
             .log()
-            .contains("failed/ holds what the daemon did not put there: x")
+            .contains("failed/ has files that the daemon did not put there: x")
     );
 }
 

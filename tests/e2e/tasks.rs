@@ -241,7 +241,7 @@ fn an_outcome_that_cannot_go_into_its_state_says_so_in_the_record_and_the_log() 
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         let said = text(&warnings[0]);
         for part in [
-            &format!("not in the state of task {task}: "),
+            &format!("the state of task {task} lacks this outcome: "),
             why,
             &format!("handoffd state handoff {task}"),
         ] {

@@ -116,7 +116,7 @@ fn only_work_that_succeeded_is_verified_and_with_all_that_it_left() {
         root.failed(id);
         assert!(!root.path(&format!("marks/{id}.stdin")).exists(), "{id}");
     }
-    // What a person is to look at is verified before.
+    // What the person should look at is verified before.
     let review = "echo '{\"status\": \"needs_review\", \"phase\": \"p\", \"summary\": \"s\"}'";
     root.drop_request("review", &orders(review));
     root.record("waiting", "review");

@@ -104,7 +104,11 @@ fn what_is_packed_is_said_to_be_and_has_the_attempts_that_it_had() {
             root.run(&["archive"]);
         }
         let explained = root.see(&["explain", "broken-build"]);
-        assert_eq!(explained.contains("It is packed."), packed, "{explained}");
+        assert_eq!(
+            explained.contains("It is in the archive."),
+            packed,
+            "{explained}"
+        );
         let back = explained.contains("handoffd archive --restore broken-build");
         assert_eq!(back, packed, "{explained}");
         let attempts = ["0", "1", "2", "9"];

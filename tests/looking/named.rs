@@ -113,7 +113,7 @@ fn what_is_not_there_is_found_before_a_handoff_needs_it() {
         ),
         (
             specialist("input_schema = \"none.json\""),
-            "the input_schema of @a can't be used: there is no schema",
+            "the input_schema of @a can't be used: no schema",
             "put it into schemas/",
         ),
         (

@@ -163,7 +163,7 @@ fn who_does_not_own_a_folder_is_refused_before_anything_is_written() {
         };
         let told = said(&output);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
-        assert!(told.contains("nothing was written"), "{args:?}: {told}");
+        assert!(told.contains("did not write"), "{args:?}: {told}");
         assert!(told.contains("uid 5011"), "{args:?}: {told}");
         assert_eq!(listing(), before, "{args:?}");
     }

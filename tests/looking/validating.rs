@@ -55,11 +55,7 @@ fn what_intake_refuses_is_not_fine() {
         ("done.json", &plain, "the id done is taken"),
         ("queued.json", &plain, "the id queued is taken"),
         ("alone.json", &alone, "depends on itself"),
-        (
-            "who.json",
-            &request(None, "nobody"),
-            "no specialist is called",
-        ),
+        ("who.json", &request(None, "nobody"), "unknown agent"),
     ] {
         let told = told(&root, name, text);
         assert!(told.contains(why), "{name}: {told}");

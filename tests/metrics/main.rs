@@ -168,7 +168,7 @@ fn a_port_that_is_taken_and_an_address_of_others_stop_the_start() {
     assert_eq!(daemon.exit_code(), Some(2));
     let said = fs::read_to_string(root.path("daemon-log/00.log")).unwrap();
     assert!(
-        said.contains(&format!("the figures can't be served at {address}")),
+        said.contains(&format!("can't serve metrics at {address}")),
         "{said}"
     );
     assert!(said.contains("in use"), "{said}");

@@ -180,7 +180,7 @@ fn row_19_a_retry_that_was_decided_but_not_moved_is_moved() {
     // What the daemon writes before the move; the key names the very file in control/.
     let control = fs::metadata(root.path("handoffs/control/c.json")).unwrap();
     let modified = i128::from(control.mtime()) * 1_000_000_000 + i128::from(control.mtime_nsec());
-    let mut record = parked("retry asked for");
+    let mut record = parked("retry requested");
     record["handoffd"]["applied"] = json!([format!("c.json:{}:{modified}", control.ino())]);
     root.put("handoffs/failed/x.json", &record.to_string());
     root.recover();

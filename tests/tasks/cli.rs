@@ -283,17 +283,14 @@ fn receiving_checks_what_the_agent_would() {
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         said["problems"],
-        json!(["it is for @tester, not for coder"])
+        json!(["the task is for @tester, not for coder"])
     );
     assert_eq!(said["state"], root.stored("T"));
     fs::write(root.path("a"), "changed").unwrap();
     let output = root.state(&["receive", "T"], "");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        said.contains("a is not what its content_hash says"),
-        "{said}"
-    );
+    assert!(said.contains("a does not match its content_hash"), "{said}");
 }
 
 #[test]

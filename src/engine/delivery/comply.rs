@@ -77,8 +77,8 @@ impl Delivery<'_> {
                 let field = FieldError::new("expected_output.schema", why);
                 let mut told = refusal(
                     ErrorCode::DependencyMissing,
-                    format!("the artifact can't be checked: {field}"),
-                    vec!["Put the schema right, then retry".to_owned()],
+                    format!("can't check the artifact: {field}"),
+                    vec!["Fix the schema, then retry".to_owned()],
                 );
                 told.fields = vec![field];
                 told.result.clone_from(&success.result);

@@ -70,7 +70,7 @@ pub(super) fn take_delivery(
         (Some(Verified::Cancelled), _) => judged(Verdict::Cancelled),
         (Some(Verified::Stopped), _) => judged(Verdict::Interrupted {
             counted: false,
-            reason: "the daemon was stopped while its work was being verified".to_owned(),
+            reason: "the daemon stopped while the verify command ran".to_owned(),
         }),
     }
 }

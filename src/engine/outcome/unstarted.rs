@@ -26,10 +26,10 @@ pub fn not_started(errno: i32, what: &str, agent: &AgentName) -> Failure {
     };
     let mut told = refusal(
         ErrorCode::ProcessingError,
-        format!("the command of {agent} could not be started ({what}){system}"),
+        format!("can't start the command of {agent} ({what}){system}"),
         vec![format!(
-            "Correct what is named there in [specialists.\"{agent}\"] in handoffd.toml and send the \
-             daemon SIGHUP, or install what is missing; then retry"
+            "Correct [specialists.\"{agent}\"] in handoffd.toml and send the daemon SIGHUP, or \
+             install what is missing; then retry"
         )],
     );
     told.retryable = true;

@@ -47,7 +47,7 @@ pub fn give_command(world: &World, record: &mut Record, agent: &AgentName) {
     came.blocking_issues = state.issues().len();
     let told = match error {
         None => summary(&state, MAX_SUMMARY_TOKENS),
-        Some(error) => format!("The state of the task can't be used: {error}"),
+        Some(error) => format!("The task state is unusable: {error}"),
     };
     let command = command_for(&agent.to_string(), &state, came, &told);
     record.lift(COMMAND, command);

@@ -35,7 +35,7 @@ fn check_child(
         return (named != Some(id)).then(|| {
             Fault::new(
                 Invariant::Chain,
-                format!("{child} is its child, and names {named:?} as its parent"),
+                format!("its child {child} names {named:?} as the parent"),
                 format!("see both: handoffd chain {id}"),
             )
         });
@@ -54,7 +54,7 @@ fn check_child(
     }
     Some(Fault::new(
         Invariant::Chain,
-        format!("{child} is its child, and stands in no folder"),
-        format!("restart the daemon, which makes what is missing; else: handoffd retry {id}"),
+        format!("its child {child} is in no folder"),
+        format!("restart the daemon to create the child; if that fails: handoffd retry {id}"),
     ))
 }

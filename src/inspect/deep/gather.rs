@@ -212,7 +212,7 @@ fn no_record(layout: &Layout, path: &std::path::Path) -> Breach {
     let shown = layout.relative(path);
     let fault = Fault::new(
         Invariant::WholeRecord,
-        "its name is no record's (<id>.json), and the daemon leaves it alone",
+        "its name is not <id>.json, so the daemon ignores it",
         format!("move it away: mv {} .", word(&shown)),
     );
     fault.at(shown, Identity::at(path).ok())
@@ -223,7 +223,7 @@ fn unreadable(layout: &Layout, path: &std::path::Path) -> Option<Breach> {
     let error = crate::spool::look::open_quietly(path).err()?;
     let is_plain = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
     (is_plain && error.kind() == io::ErrorKind::PermissionDenied).then(|| {
-        let what = "the submission can't be read, so nobody will ever take it up";
+        let what = "the daemon can't read this file, so it will never run";
         Fault::new(
             Invariant::Waker,
             what,
@@ -244,13 +244,13 @@ fn read_one(
     let shown = layout.relative(&path);
     let aside = if state.is_final() {
         format!(
-            "the daemon leaves it alone: mend it, or move it away: mv {} {}",
+            "the daemon ignores it: fix it, or move it away: mv {} {}",
             word(&shown),
             word(&format!("{id}.json"))
         )
     } else {
         format!(
-            "start the daemon, which sets it aside if it can't be used; or mend it, or move it out \
+            "start the daemon, which sets it aside if it is unusable; or fix it, or move it out \
              of {}/",
             state.folder()
         )
@@ -268,7 +268,7 @@ fn read_one(
         Looked::Unreadable { error, identity } => (
             None,
             Some(identity),
-            vec![wrong(format!("it can't be read: {error}"))],
+            vec![wrong(format!("can't read it: {error}"))],
         ),
         Looked::Bytes {
             bytes, identity, ..
@@ -323,7 +323,7 @@ pub fn one_folder_each(layout: &Layout, seen: &mut Seen, report: &mut Report) {
     for (id, standings) in seen.ids.iter_mut().filter(|(_, all)| all.len() > 1) {
         let own = own_states(layout, id);
         let folders: Vec<&str> = standings.iter().map(|it| it.state.folder()).collect();
-        let what = format!("{id} stands in {} at once", folders.join(", "));
+        let what = format!("{id} is in {} at the same time", folders.join(", "));
         // A copy of a decided outcome in an open folder is not known from one that was cut off.
         let is_surely_other = |it: &Standing| {
             !own.contains(&it.state) && (own[0].is_final() || is_forged(layout, it.state, id))
@@ -339,8 +339,8 @@ pub fn one_folder_each(layout: &Layout, seen: &mut Seen, report: &mut Report) {
                 let fault = Fault::new(
                     Invariant::OneFolder,
                     format!(
-                        "{what}, and its own record is the one in {}/: this file was put there by \
-                         somebody else",
+                        "{what}, and the record of this id is in {}/: somebody else put this \
+                         file here",
                         own.folder()
                     ),
                     format!(
@@ -356,8 +356,8 @@ pub fn one_folder_each(layout: &Layout, seen: &mut Seen, report: &mut Report) {
         let first = &standings[0];
         let do_this = if standings.iter().all(|it| it.state.is_final()) {
             format!(
-                "the audit log knows neither outcome, and the daemon leaves both alone: see what it \
-                 has (handoffd audit {id}) and move the wrong one away, like: mv {} {}",
+                "the audit log has neither outcome, and the daemon ignores both: read the log \
+                 (handoffd audit {id}) and move the wrong one away, like: mv {} {}",
                 word(&first.path),
                 word(&format!("{id}.json"))
             )
@@ -381,8 +381,11 @@ fn notices(layout: &Layout, seen: &Seen, report: &mut Report) {
         let path = layout.state(State::Failed).join(format!("{id}.rejected"));
         let fault = Fault::new(
             Invariant::Outcome,
-            format!("the bytes of {id} were refused, and no notice says why"),
-            "look at the bytes; drop them again under another name, or delete them",
+            format!(
+                "the daemon refused the bytes of {id}, and the record with the reason is \
+            missing"
+            ),
+            "inspect the bytes; drop them again under another name, or delete them",
         );
         report
             .breaches

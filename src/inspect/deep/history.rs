@@ -12,8 +12,8 @@ use crate::protocol::shown::word;
 use crate::spool::layout::Layout;
 use crate::store::audit::{self, Line, TORN_LINE, Word};
 
-const BY_HAND: &str = "if nobody moved it by hand, something did that should not have: see its \
-                       lines with handoffd audit ID";
+const BY_HAND: &str = "if nobody moved it by hand, something is wrong: see its lines with \
+handoffd audit ID";
 
 /// What the log says of one handoff.
 #[derive(Debug)]
@@ -59,7 +59,8 @@ pub fn check(layout: &Layout, seen: &mut Seen, works: bool, report: &mut Report)
         let fault = Fault::new(
             Invariant::Audit,
             format!("line {}: {}", problem.line, problem.fault),
-            "if the log was archived or edited on purpose, nothing; else compare it with a backup",
+            "if the log was archived or edited on purpose, ignore this; else compare it with a \
+             backup",
         );
         let path = layout.relative(&dir.join(&problem.file));
         report.breaches.push(fault.at(path, None));
@@ -68,7 +69,7 @@ pub fn check(layout: &Layout, seen: &mut Seen, works: bool, report: &mut Report)
         let more = verdict.problem_count - verdict.problems.len() as u64;
         let fault = Fault::new(
             Invariant::Audit,
-            format!("{more} more lines are not as they were written"),
+            format!("{more} more lines were changed after they were written"),
             "see all of it: handoffd audit --verify",
         );
         report.breaches.push(fault.at(layout.relative(&dir), None));
@@ -223,13 +224,13 @@ fn compare(
                 let fault = Fault::new(
                     Invariant::OneFolder,
                     format!(
-                        "{id} went to {}/ (line {} of the log), and stands in no folder now",
+                        "{id} went to {}/ (line {} of the log), and is in no folder now",
                         told.to.folder(),
                         told.seq
                     ),
                     format!(
-                        "if nobody deleted it, look for it in .handoffd/; its request can be \
-                         dropped again: handoffd audit {id}"
+                        "if nobody deleted it, look for it in .handoffd/; to drop its request \
+                         again, see: handoffd audit {id}"
                     ),
                 );
                 report
@@ -253,7 +254,7 @@ fn compare(
         let fault = Fault::new(
             Invariant::Audit,
             format!(
-                "it stands in {}/, and the last line of the log about it ({}) says {}",
+                "it is in {}/, but its last line in the audit log ({}) says {}",
                 standing.state.folder(),
                 told.seq,
                 told.to.status()

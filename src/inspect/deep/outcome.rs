@@ -8,8 +8,8 @@ use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 
-const COMPARE: &str = "compare it with its lines in the audit log (handoffd audit ID); an outcome \
-                       that was edited by hand is not believed by those who read it";
+const COMPARE: &str = "compare it with its lines in the audit log (handoffd audit ID); handoffd \
+does not trust an outcome that was edited by hand";
 
 /// What is missing or contradicts itself in the outcome of a record that has ended.
 pub fn check(record: &Record, state: State) -> Vec<Fault> {
@@ -27,7 +27,7 @@ pub fn check(record: &Record, state: State) -> Vec<Fault> {
 fn completed(record: &Record) -> Vec<String> {
     let mut wrong = times(record, "completed_at", "timestamp_completed");
     if record.doc.contains_key("error") {
-        wrong.push("it is completed and has an error".to_owned());
+        wrong.push("completed, but has an error".to_owned());
     }
     wrong
 }
@@ -37,36 +37,36 @@ fn failed(record: &Record) -> Vec<String> {
     let error = record.doc.get("error");
     let of_error = |key: &str| error.and_then(|error| error.get(key)?.as_str());
     match of_error("code") {
-        None => wrong.push("it failed, and no error.code says why".to_owned()),
+        None => wrong.push("failed, but has no error.code".to_owned()),
         Some(code) if ErrorCode::parse(code).is_none() => {
-            wrong.push(format!("its error.code is {code}, which is none"));
+            wrong.push(format!("{code} is not an error code"));
         }
         Some(_) => {}
     }
     if of_error("message").is_none_or(str::is_empty) {
-        wrong.push("it failed, and no error.message says how".to_owned());
+        wrong.push("failed, but has no error.message".to_owned());
     }
     let number = |key: &str| record.doc.get(key).and_then(Value::as_u64);
     match (number("retry_count"), number("max_retries")) {
         (Some(count), Some(most)) if count > most => wrong.push(format!(
-            "it was retried {count} times, and {most} were allowed"
+            "retried {count} times, but only {most} retries are allowed"
         )),
         (Some(_), Some(_)) => {}
-        _ => wrong.push("its retry_count or max_retries is missing".to_owned()),
+        _ => wrong.push("retry_count or max_retries is missing".to_owned()),
     }
     if !record
         .doc
         .get("retry_available")
         .is_some_and(Value::is_boolean)
     {
-        wrong.push("its retry_available is missing".to_owned());
+        wrong.push("retry_available is missing".to_owned());
     }
     if !record
         .doc
         .get("recovery_actions")
         .is_some_and(Value::is_array)
     {
-        wrong.push("its recovery_actions are missing".to_owned());
+        wrong.push("recovery_actions are missing".to_owned());
     }
     wrong
 }
@@ -76,14 +76,14 @@ fn times(record: &Record, at: &str, same: &str) -> Vec<String> {
     let text = |key: &str| record.doc.get(key).and_then(Value::as_str);
     let mut wrong = Vec::new();
     if text(at).and_then(Wall::parse).is_none() {
-        wrong.push(format!("its {at} is missing or no time"));
+        wrong.push(format!("{at} is missing or not a time"));
     }
     if text(at) != text(same) {
-        wrong.push(format!("its {at} and its {same} differ"));
+        wrong.push(format!("{at} and {same} differ"));
     }
     let seconds = record.doc.get("execution_time_seconds");
     if !seconds.is_some_and(Value::is_number) {
-        wrong.push("its execution_time_seconds is missing".to_owned());
+        wrong.push("execution_time_seconds is missing".to_owned());
     }
     wrong
 }

@@ -45,17 +45,22 @@ fn alive(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Result<()> {
         if running.len() > 1 {
             let numbers: Vec<String> = running.keys().map(ToString::to_string).collect();
             let what = format!(
-                "attempts {} of {id} are alive at once (processes {pids:?})",
+                "attempts {} of {id} run at the same time (processes {pids:?})",
                 numbers.join(" and ")
             );
-            let fault = Fault::new(Invariant::Attempts, what, "end the older one's processes");
+            let fault = Fault::new(
+                Invariant::Attempts,
+                what,
+                "end the processes of the older \
+            attempt",
+            );
             report.breaches.push(fault.at("handoffs", None));
         }
         let standing = seen.of(&id);
         let Some(standing) = standing.filter(|standing| standing.state.is_final()) else {
             continue;
         };
-        let what = format!("{id} has ended, and process {} of it is alive", pids[0]);
+        let what = format!("{id} has ended, but its process {} still runs", pids[0]);
         let then = format!("end it: kill {}", pids[0]);
         let fault = Fault::new(Invariant::Attempts, what, then);
         report
@@ -76,9 +81,9 @@ fn unclaimed(layout: &Layout, report: &mut Report) {
         found.retain(|process| still.contains(process));
     }
     for (pid, _) in found {
-        let what = format!("process {pid} is a child of the keeper and belongs to no attempt");
+        let what = format!("process {pid} is a child of the keeper but belongs to no attempt");
         let then =
-            format!("the keeper ends it with the next attempt that ends; or end it: kill {pid}");
+            format!("the keeper ends it when the next attempt ends; to end it now: kill {pid}");
         let fault = Fault::new(Invariant::Attempts, what, then);
         report.breaches.push(fault.at("handoffs", None));
     }
@@ -104,11 +109,11 @@ fn left_in_run(layout: &Layout, seen: &Seen, works: bool, report: &mut Report) {
             return;
         }
         let then = if works {
-            "nothing needs it: delete it"
+            "delete it: nothing needs it"
         } else {
-            "start the daemon, which takes it away; or delete it"
+            "start the daemon, which deletes it; or delete it"
         };
-        let what = format!("{id} has ended, and a file of its attempt is left");
+        let what = format!("{id} has ended, but left a file of its attempt");
         let path = run.join(&name);
         let fault = Fault::new(Invariant::Attempts, what, then);
         report

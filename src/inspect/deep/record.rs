@@ -5,8 +5,8 @@ use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::protocol::record::Record;
 
-const COMPARE: &str = "compare it with its lines in the audit log (handoffd audit ID) and mend it, \
-                       or move it out of the way and drop the request again";
+const COMPARE: &str = "compare it with its lines in the audit log (handoffd audit ID) and fix \
+it, or move it away and drop the request again";
 
 /// What is wrong with a record that stands in `state` under `id`.
 pub fn check(record: &Record, id: &str, state: State, works: bool) -> Vec<Fault> {
@@ -16,24 +16,24 @@ pub fn check(record: &Record, id: &str, state: State, works: bool) -> Vec<Fault>
     let told = record.doc.get("handoff_id").and_then(|id| id.as_str());
     if told != Some(id) {
         whole(format!(
-            "its handoff_id is {told:?}, and its file says {id}"
+            "handoff_id is {told:?}, but the file is named {id}"
         ));
     }
     let to = meta.to.unwrap_or(state);
     let status = record.doc.get("status").and_then(|status| status.as_str());
     if status != Some(to.status()) {
         whole(format!(
-            "its status is {}, and it should be {}",
+            "status is {}; it should be {}",
             status.unwrap_or("missing"),
             to.status()
         ));
     }
     if meta.revision == 0 {
-        whole("its revision is 0, and the first one is 1".to_owned());
+        whole("revision is 0; the first revision is 1".to_owned());
     }
     if meta.spent > meta.attempts.len() {
         whole(format!(
-            "{} of its {} attempts are from earlier budgets",
+            "{} attempts of earlier budgets, but only {} attempts in all",
             meta.spent,
             meta.attempts.len()
         ));
@@ -41,10 +41,10 @@ pub fn check(record: &Record, id: &str, state: State, works: bool) -> Vec<Fault>
     if let Some(sha256) = &meta.request_sha256
         && (sha256.len() != 64 || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()))
     {
-        whole("its request_sha256 is no SHA-256".to_owned());
+        whole("request_sha256 is not a SHA-256 hash".to_owned());
     }
     if to != State::Waiting && record.doc.contains_key("waiting") {
-        whole(format!("it has a waiting block, and is {}", to.status()));
+        whole(format!("it has a waiting block, but is {}", to.status()));
     }
     if to != state {
         faults.extend(decided(state, to, works));
@@ -57,12 +57,15 @@ pub fn check(record: &Record, id: &str, state: State, works: bool) -> Vec<Fault>
 fn decided(state: State, to: State, works: bool) -> Option<Fault> {
     let (from, next) = (state.folder(), to.folder());
     if !state.may_become(to) {
-        let what = format!("it stands in {from}/ and says that it goes to {next}/, which can't be");
+        let what = format!(
+            "it is in {from}/ and is decided for {next}/, which is not a legal \
+        move"
+        );
         return Some(Fault::new(Invariant::Decided, what, COMPARE));
     }
     (!works).then(|| {
-        let what = format!("it is decided for {next}/ and still stands in {from}/");
-        let then = "start the daemon: it goes on where the last one was stopped";
+        let what = format!("it is decided for {next}/ but still in {from}/");
+        let then = "start the daemon: it finishes the move";
         Fault::new(Invariant::Decided, what, then)
     })
 }
@@ -82,7 +85,7 @@ fn attempts(record: &Record, to: State, faults: &mut Vec<Fault>) {
     if attempts.first().is_some_and(|first| first.number == 0) {
         wrong("an attempt has the number 0".to_owned());
     }
-    let open = |number: u32| format!("attempt {number} has no outcome, and is not running");
+    let open = |number: u32| format!("attempt {number} has no outcome, but is not running");
     if let Some((last, before)) = attempts.split_last() {
         for attempt in before.iter().filter(|attempt| attempt.outcome.is_none()) {
             wrong(open(attempt.number));
@@ -92,14 +95,14 @@ fn attempts(record: &Record, to: State, faults: &mut Vec<Fault>) {
         }
     }
     if to == State::InProgress && record.running_attempt().is_none() {
-        wrong("it is in progress, and none of its attempts runs".to_owned());
+        wrong("in progress, but no attempt runs".to_owned());
     }
     for attempt in attempts {
         if let Some(error) = &attempt.error
             && ErrorCode::parse(&error.code).is_none()
         {
             wrong(format!(
-                "attempt {} failed with {}, which is no code",
+                "attempt {} failed with {}, which is not an error code",
                 attempt.number, error.code
             ));
         }

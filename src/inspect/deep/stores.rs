@@ -45,19 +45,19 @@ fn check_folder(layout: &Layout, folder: &PathBuf, alone: bool, report: &mut Rep
     let fault = match fs::metadata(folder) {
         Err(error) => Fault::new(
             Invariant::Folders,
-            format!("the folder can't be looked at: {error}"),
-            "start the daemon, which makes what is missing, or correct its rights",
+            format!("can't read the folder: {error}"),
+            "start the daemon, which creates missing folders, or correct its permissions",
         ),
         Ok(found) if !found.is_dir() => Fault::new(
             Invariant::Folders,
-            "it is no folder",
-            "move it away and start the daemon, which makes the folder",
+            "it is not a folder",
+            "move it away and start the daemon, which creates the folder",
         ),
         Ok(_) if layout.leads_out(folder) => Fault::new(
             Invariant::Folders,
             "it is a symlink that leads out of the root",
             format!(
-                "put a folder in its place, with what it held: rm {}",
+                "replace it with a folder that has the same files: rm {}",
                 word(&shown)
             ),
         ),
@@ -72,7 +72,7 @@ fn check_folder(layout: &Layout, folder: &PathBuf, alone: bool, report: &mut Rep
             } else if alone && mode & 0o002 != 0 && mode & 0o1000 == 0 {
                 Fault::new(
                     Invariant::Folders,
-                    format!("everybody may write here (mode {:o})", mode & 0o7777),
+                    format!("it is writable by everybody (mode {:o})", mode & 0o7777),
                     format!("chmod o-w {shown}: only the daemon moves files here"),
                 )
             } else {
@@ -102,7 +102,7 @@ pub fn artifacts(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Resul
         }
         let what = match registry::check(&artifacts, &entry) {
             Status::Unchanged => return,
-            Status::Changed(_) => "is not as it was when it was registered".to_owned(),
+            Status::Changed(_) => "has changed since it was registered".to_owned(),
             Status::Missing => "is missing".to_owned(),
             Status::Unreadable(why) => why,
         };
@@ -119,7 +119,7 @@ pub fn artifacts(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Resul
     if skipped.broken > 0 {
         let fault = Fault::new(
             Invariant::Artifacts,
-            format!("{} lines of the registry can't be read", skipped.broken),
+            format!("can't read {} lines of the registry", skipped.broken),
             "compare the file with a backup; readable lines still count",
         );
         report
@@ -137,8 +137,7 @@ fn remake(layout: &Layout, id: &str) -> String {
         return "restore it from a backup".to_owned();
     }
     format!(
-        "restore it from a backup; or run {id}, and what follows from it, once more: mv {} \
-         handoffs/pending/",
+        "restore it from a backup; or run {id} and its follow-ups again: mv {} handoffs/pending/",
         word(&layout.relative(&record))
     )
 }
@@ -160,11 +159,11 @@ pub fn tasks(layout: &Layout, report: &mut Report) -> io::Result<()> {
                     let told = versions.eq(1..=state.version());
                     (!told).then(|| {
                         let what = format!(
-                            "it is version {} of {task}, and its history tells {} versions",
+                            "it is version {} of {task}, but its history has {} versions",
                             state.version(),
                             history.len()
                         );
-                        let then = format!("see what is known: handoffd state history {task}");
+                        let then = format!("see its history: handoffd state history {task}");
                         Fault::new(Invariant::Tasks, what, then)
                     })
                 }
@@ -181,7 +180,7 @@ fn unreadable(layout: &Layout, path: &Path, error: &str) -> Fault {
     // The path is told beside it.
     let what = error.replace(&format!("{} ", path.display()), "it ");
     let then = format!(
-        "restore {} from a backup, or delete it and begin the task anew",
+        "restore {} from a backup, or delete it and start the task again",
         layout.relative(path)
     );
     Fault::new(Invariant::Tasks, what, then)

@@ -47,28 +47,25 @@ fn sleeping(layout: &Layout, seen: &Seen, id: &str, wait: &Wait) -> Option<Fault
         wait.ids.iter().find(|id| !is_there(id))
     };
     if !wait.agent {
-        return never("it waits, and names nobody who could go on with it".to_owned());
+        return never("it waits, but its target is missing".to_owned());
     }
     match wait.on.as_str() {
-        "retry" | "time" if !wait.has_end => {
-            never("it waits for a time, and does not say which".to_owned())
-        }
+        "retry" | "time" if !wait.has_end => never("it waits for a time, but has none".to_owned()),
         "dependency" if wait.ids.is_empty() && !wait.artifacts => {
-            never("it waits for others, and does not say which".to_owned())
+            never("it waits for handoffs, but names none".to_owned())
         }
         "handoff" if wait.ids.is_empty() => {
-            never("it waits for helpers, and does not say which".to_owned())
+            never("it waits for helpers, but names none".to_owned())
         }
         "handoff" | "dependency" if !wait.has_end && missing().is_some() => {
             let missing = missing().map(String::as_str).unwrap_or_default();
             never(format!(
-                "it waits for {missing}, which stands in no folder, and has no time at which it \
-                 stops waiting"
+                "it waits for {missing}, which does not exist, without a time limit"
             ))
         }
         "retry" | "time" | "dependency" | "handoff" | "human" => None,
-        "" => never("it stands in waiting/, and does not say what it waits for".to_owned()),
-        other => never(format!("it waits for {other}, which nobody knows")),
+        "" => never("it is in waiting/ without saying for what".to_owned()),
+        other => never(format!("it waits for {other}, which is not a known reason")),
     }
 }
 
@@ -83,10 +80,10 @@ fn running(
         return None;
     }
     let then = if works {
-        "restart the daemon: it finds out what became of the attempt, and runs it again"
+        "restart the daemon: it checks what became of the attempt and runs it again"
     } else {
-        "start the daemon: it finds out what became of the attempt, and runs it again"
+        "start the daemon: it checks what became of the attempt and runs it again"
     };
-    let what = format!("it is in progress, and the keeper knows nothing of attempt {attempt}");
+    let what = format!("in progress, but the keeper does not know attempt {attempt}");
     Some(Fault::new(Invariant::Waker, what, then))
 }

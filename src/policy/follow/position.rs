@@ -21,7 +21,8 @@ pub(super) fn mistaken(view: &View<'_>, config: &Config) -> Option<String> {
     let known: Vec<&str> = config.workflows.keys().map(AsRef::as_ref).collect();
     (!known.is_empty() && !known.contains(&name)).then(|| {
         format!(
-            "workflow_state names {name:?}, which is not configured ({} is): no step follows",
+            "workflow_state names {name:?}, which is not configured (configured: {}): no step \
+             follows",
             known.join(", ")
         )
     })

@@ -239,14 +239,14 @@ fn refusal(
     let asked = asked_with_this(record);
     if before().any(|known| known == entry) {
         return Some(format!(
-            "chain {chain} goes in a circle: {agent} was asked for the very same before \
+            "chain {chain} goes in a circle: {agent} already had the same request \
              ({way} → {agent})"
         ));
     }
     if asked > config.daemon.max_hops {
         return Some(format!(
-            "chain {chain} is too long: {agent} would be hop {asked} that a result asks for, and \
-             daemon.max_hops is {} ({way} → {agent})",
+            "chain {chain} is too long: {agent} would be hop {asked}, and daemon.max_hops is {} \
+             ({way} → {agent})",
             config.daemon.max_hops
         ));
     }

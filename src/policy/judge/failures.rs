@@ -10,7 +10,7 @@ use crate::protocol::result::Output;
 
 /// What to do about fields that the last attempt still had wrong. A retry by hand begins anew, so
 /// nothing is said of what it is told.
-pub const MEND: &str = "Mend what validation.errors lists, then retry";
+pub const MEND: &str = "Fix what validation.errors lists, then retry";
 
 pub fn failure(code: ErrorCode, message: String, actions: Vec<String>) -> Failure {
     Failure {
@@ -36,12 +36,12 @@ pub(super) fn timed_out(ended: &Ended) -> Failure {
             ErrorCode::Timeout,
             message,
             vec![
-                "Raise timeout_seconds in the request, or timeout of the specialist and send the \
-                 daemon SIGHUP; then retry"
+                "Raise timeout_seconds in the request, or raise the specialist's timeout and \
+                 send the daemon SIGHUP; then retry"
                     .to_owned(),
                 match ended.stderr_tail.as_str() {
-                    "" => "Let the specialist say on stderr how far it is: it wrote nothing there",
-                    _ => "Look at the attempt's log for where it hung",
+                    "" => "Make the specialist log its progress to stderr: it wrote nothing there",
+                    _ => "Read the attempt's log to see where it hung",
                 }
                 .to_owned(),
             ],
@@ -61,8 +61,8 @@ pub fn unread_in_time(limits: &Limits) -> Failure {
             ErrorCode::Timeout,
             message,
             vec![
-                "Let the specialist leave smaller artifacts, or lower daemon.max_artifact_size to \
-                 have large ones refused at once"
+                "Make the specialist write smaller artifacts, or lower daemon.max_artifact_size \
+                 to refuse large ones at once"
                     .to_owned(),
                 "Or raise timeout_seconds in the request, then retry".to_owned(),
             ],
@@ -73,8 +73,7 @@ pub fn unread_in_time(limits: &Limits) -> Failure {
 pub(super) fn stalled(ended: &Ended) -> Failure {
     let limit = &ended.limits.stall_timeout;
     let message = format!(
-        "the attempt stalled: for {limit} it neither wrote, nor used the processor, nor touched \
-         HANDOFF_HEARTBEAT"
+        "the attempt stalled: no output, no CPU use and no touch of HANDOFF_HEARTBEAT for {limit}"
     );
     Failure {
         outcome: AttemptOutcome::Stalled,
@@ -82,8 +81,8 @@ pub(super) fn stalled(ended: &Ended) -> Failure {
             ErrorCode::Timeout,
             with_tail(message, ended),
             vec![
-                "Let the specialist touch HANDOFF_HEARTBEAT while it waits for others".to_owned(),
-                "Raise stall_timeout of the specialist, send the daemon SIGHUP, then retry"
+                "Make the specialist touch HANDOFF_HEARTBEAT while it waits".to_owned(),
+                "Raise the specialist's stall_timeout, send the daemon SIGHUP, then retry"
                     .to_owned(),
             ],
         )
@@ -108,8 +107,8 @@ pub(super) fn oversized(ended: &Ended) -> Failure {
         ErrorCode::ValidationFailed,
         format!("the result at HANDOFF_RESULT is larger than daemon.max_output_size ({limit})"),
         vec![
-            "Let the specialist write a smaller result: large things go into files below \
-             artifacts/, which the result lists in artifacts"
+            "Make the specialist write a smaller result: put large data into files below \
+             artifacts/ and list them in the result's artifacts"
                 .to_owned(),
             "Or raise daemon.max_output_size, send the daemon SIGHUP, then retry".to_owned(),
         ],
@@ -124,7 +123,7 @@ pub(super) fn wrong_result(fields: Vec<FieldError>, result: Option<Map<String, V
         fields,
         ..failure(
             ErrorCode::ValidationFailed,
-            format!("the result is not right: {}", list.join("; ")),
+            format!("invalid result: {}", list.join("; ")),
             vec![MEND.to_owned()],
         )
     }
@@ -134,21 +133,21 @@ pub(super) fn wrong_result(fields: Vec<FieldError>, result: Option<Map<String, V
 pub fn mend_cause(stderr_tail: &str) -> String {
     match stderr_tail {
         "" => {
-            "It wrote nothing to stderr: let the specialist say there what went wrong, mend the \
-             cause and retry"
+            "Make the specialist log errors to stderr (it wrote nothing there), fix the cause \
+             and retry"
         }
-        _ => "Look at the attempt's log, mend the cause and retry",
+        _ => "Read the attempt's log, fix the cause and retry",
     }
     .to_owned()
 }
 
 pub fn exit_words(exit: Exit) -> String {
     match exit {
-        Exit::Lives => "lives on".to_owned(),
+        Exit::Lives => "still runs".to_owned(),
         Exit::Code(code) => format!("exited with {code}"),
         Exit::Signal(SIGXFSZ) => format!("was killed by signal {SIGXFSZ} (SIGXFSZ)"),
         Exit::Signal(signal) => format!("was killed by signal {signal}"),
-        Exit::Unknown => "ended, its exit code is lost".to_owned(),
+        Exit::Unknown => "ended; its exit code is lost".to_owned(),
     }
 }
 
@@ -165,8 +164,8 @@ pub(super) fn claimed_failure(
         },
         vec![
             match stderr_tail {
-                "" => "Look at result, mend the cause and retry",
-                _ => "Look at result and at the attempt's log, mend the cause and retry",
+                "" => "Read result in the record, fix the cause and retry",
+                _ => "Read result in the record and the attempt's log, fix the cause and retry",
             }
             .to_owned(),
         ],
@@ -192,13 +191,13 @@ pub(super) fn bad_exit(exit: Exit, result: Option<Map<String, Value>>, ended: &E
     );
     if let Exit::Signal(SIGXFSZ) | Exit::Code(SHELL_SAYS_SIGXFSZ) = exit {
         let what = format!(
-            "the specialist {}: it wrote a file that is larger than its limit",
+            "the specialist {}: it wrote a file larger than its limit",
             exit_words(exit)
         );
         told.message = with_tail(what, ended);
         told.actions = vec![
-            "Let the specialist write smaller files".to_owned(),
-            "Or set rlimits.fsize of the specialist (without it, the limit is four times \
+            "Make the specialist write smaller files".to_owned(),
+            "Or set the specialist's rlimits.fsize (the default is four times \
              daemon.max_artifact_size), send the daemon SIGHUP, then retry"
                 .to_owned(),
         ];
@@ -206,14 +205,12 @@ pub(super) fn bad_exit(exit: Exit, result: Option<Map<String, Value>>, ended: &E
     if let Exit::Code(code @ (64 | 65 | 77 | 78)) = exit {
         told.retryable = false;
         let what = match code {
-            64 => "how it is called (usage)",
-            65 => "the request's data",
-            77 => "a permission",
-            _ => "its configuration",
+            64 => "a usage error",
+            65 => "bad input data",
+            77 => "a permission problem",
+            _ => "a configuration error",
         };
-        told.actions = vec![format!(
-            "Exit code {code} speaks of {what}: mend that, then retry"
-        )];
+        told.actions = vec![format!("Exit code {code} means {what}: fix it, then retry")];
     }
     if let Some(result) = &result {
         heed_error(&mut told, result);

@@ -119,7 +119,7 @@ pub(super) fn pre_handoff(after: &TaskState, known: usize, to_somebody: bool) ->
     }
     missing.extend(without_reason(after, known));
     if missing.is_empty() {
-        GateResult::new(PRE_HANDOFF, true, "the state says what it must")
+        GateResult::new(PRE_HANDOFF, true, "the task state has every required field")
     } else {
         GateResult::new(PRE_HANDOFF, false, missing.join("; "))
     }
@@ -171,19 +171,23 @@ pub(super) fn phase_gate(
             continue;
         }
         missing.push(match flaws.first() {
-            None => format!("there is no {kind} artifact"),
-            Some(first) if flaws.len() == 1 => format!("no {kind} artifact is good: {first}"),
+            None => format!("no {kind} artifact exists"),
+            Some(first) if flaws.len() == 1 => format!("no usable {kind} artifact: {first}"),
             Some(first) => format!(
-                "no {kind} artifact is good: {first}, and {} more",
+                "no usable {kind} artifact: {first}, and {} more",
                 flaws.len() - 1
             ),
         });
     }
     let name = one_line(&name, SHOWN);
     Some(if missing.is_empty() {
-        GateResult::new(PHASE, true, format!("{name} has what it requires"))
+        GateResult::new(
+            PHASE,
+            true,
+            format!("{name} has every artifact that it requires"),
+        )
     } else {
-        let reason = format!("{name} can't be entered: {}", missing.join("; "));
+        let reason = format!("can't enter {name}: {}", missing.join("; "));
         GateResult::new(PHASE, false, reason)
     })
 }
@@ -192,13 +196,13 @@ pub(super) fn phase_gate(
 fn flaw(path: &str, hash: &str, found: &Found) -> Option<String> {
     let shown = one_line(path, SHOWN);
     let Some(said) = digest(hash) else {
-        return Some(format!("{shown} has no SHA-256 as its content_hash"));
+        return Some(format!("the content_hash of {shown} is not a SHA-256 hash"));
     };
     match found.get(path) {
         Some(Ok(real)) if *real == said => None,
-        Some(Ok(_)) => Some(format!("{shown} is not what its content_hash says")),
+        Some(Ok(_)) => Some(format!("{shown} does not match its content_hash")),
         Some(Err(why)) => Some(format!("{shown}: {why}")),
-        None => Some(format!("{shown} was not looked at")),
+        None => Some(format!("{shown} was not checked")),
     }
 }
 
@@ -215,7 +219,7 @@ pub(super) fn human_gate(after: &TaskState, approved_by: Option<&str>) -> Option
         more => format!(" (and {more} more)"),
     };
     let what = one_line(first.what(), 2 * SHOWN);
-    let reason = format!("a human has to decide: {what}{more}");
+    let reason = format!("a person must decide: {what}{more}");
     Some(GateResult::new(HUMAN, false, reason))
 }
 

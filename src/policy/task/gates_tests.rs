@@ -103,7 +103,7 @@ fn a_phase_is_entered_only_with_what_it_requires() {
     assert!(
         check(spoiled, &both)
             .reason
-            .contains("not what its content_hash says")
+            .contains("does not match its content_hash")
     );
     // One good artifact of a type is enough.
     let more = json!([
@@ -116,14 +116,14 @@ fn a_phase_is_entered_only_with_what_it_requires() {
         (
             json!([]),
             &both[..],
-            "no source artifact; there is no test artifact",
+            "no source artifact exists; no test artifact exists",
         ),
         (
             json!([entry("s", "source", &one)]),
             &both[..],
             "no test artifact",
         ),
-        (good.clone(), &both[..1], "t was not looked at"),
+        (good.clone(), &both[..1], "t was not checked"),
         (
             good,
             &[both[0], ("t", Err("it is not there"))][..],
@@ -132,7 +132,7 @@ fn a_phase_is_entered_only_with_what_it_requires() {
         (
             json!([entry("s", "source", "abc"), entry("t", "test", &two)]),
             &both[..],
-            "no SHA-256",
+            "not a SHA-256",
         ),
     ] {
         let result = check(artifacts, found);

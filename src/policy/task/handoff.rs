@@ -27,8 +27,8 @@ pub enum Refusal {
     #[error("the phase {phase:?} is not in phases.order: {}", order.join(", "))]
     UnknownPhase { phase: String, order: Vec<String> },
     #[error(
-        "phases.order does not allow to go from {from:?} to {to:?}: the next is {next:?}, and \
-         any earlier one"
+        "phases.order does not allow {from:?} → {to:?}: allowed are {next:?} and every earlier \
+         phase"
     )]
     Skipped {
         from: String,

@@ -109,7 +109,8 @@ fn exactly_the_delta_is_found_afterwards() {
         (
             "quality_gate_results",
             json!({"unit": {"status": "passed", "reason": "", "at": at, "claimed": true},
-                "pre-handoff": {"status": "passed", "reason": "the state says what it must", "at": at}}),
+                "pre-handoff": {"status": "passed", "reason": "the task state has every required \
+                 field", "at": at}}),
         ),
         ("source_agent", json!("coder")),
         ("target_agent", json!("tester")),
@@ -250,7 +251,7 @@ fn phases_move_as_the_order_allows() {
     }
     let skipped = try_move(json!("planning"), json!("testing")).unwrap_err();
     assert!(
-        skipped.to_string().contains("the next is \"implementing\""),
+        skipped.to_string().contains("allowed are \"implementing\""),
         "{skipped}"
     );
     let unknown = try_move(json!("planning"), json!("elsewhere")).unwrap_err();

@@ -23,7 +23,7 @@ pub fn problems(state: &TaskState, agent: Option<&str>, found: &Found) -> Vec<St
             target => one_line(target, 80),
         };
         problems.push(format!(
-            "it is for {target}, not for {}",
+            "the task is for {target}, not for {}",
             one_line(agent, 80)
         ));
     }
@@ -38,7 +38,7 @@ pub fn problems(state: &TaskState, agent: Option<&str>, found: &Found) -> Vec<St
         match (found.get(path), digest(hash)) {
             (Some(Err(why)), _) => problems.push(format!("{shown}: {why}")),
             (Some(Ok(real)), Some(said)) if *real != said => {
-                problems.push(format!("{shown} is not what its content_hash says"));
+                problems.push(format!("{shown} does not match its content_hash"));
             }
             _ => {}
         }
@@ -73,11 +73,11 @@ mod tests {
             .collect();
         assert!(problems(&state, Some("tester"), &found).is_empty());
         found.insert("stale".to_owned(), Ok(two));
-        found.insert("gone".to_owned(), Err("it is not there".to_owned()));
+        found.insert("gone".to_owned(), Err("the file does not exist".to_owned()));
         let want = [
-            "it is for @tester, not for coder",
-            "gone: it is not there",
-            "stale is not what its content_hash says",
+            "the task is for @tester, not for coder",
+            "gone: the file does not exist",
+            "stale does not match its content_hash",
         ];
         assert_eq!(problems(&state, Some("coder"), &found), want);
     }

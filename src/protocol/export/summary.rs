@@ -35,7 +35,7 @@ pub(super) fn of_request(doc: &Object, context: &Object, from: &Object, to: &Obj
         return cut(text);
     }
     let mut sentence = match name(to) {
-        UNKNOWN => "Work for nobody in particular".to_owned(),
+        UNKNOWN => "Work without a target".to_owned(),
         name => format!("Work for {name}"),
     };
     if name(from) != UNKNOWN {

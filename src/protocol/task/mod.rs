@@ -79,7 +79,7 @@ impl fmt::Display for TaskId {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     #[error(
-        "its format is {found}, and this version knows formats up to {FORMAT}: use a newer handoffd"
+        "its format is {found}, but this version knows formats up to {FORMAT}: use a newer handoffd"
     )]
     NewerFormat { found: String },
     #[error("{}", listed(.0))]

@@ -11,7 +11,7 @@ use crate::protocol::shape::{Field, MOST, Range, Shape, TEXTS, check_fields, fie
 
 const ARTIFACT: &[Field] = &[
     field("path", Shape::Text, "Relative to the root"),
-    field("artifact_type", Shape::Text, "What kind of artifact"),
+    field("artifact_type", Shape::Text, "The type of the artifact"),
     field("content_hash", Shape::Text, "SHA-256"),
     field(
         "size_bytes",
@@ -22,26 +22,26 @@ const ARTIFACT: &[Field] = &[
             most: 9_007_199_254_740_992.0,
             whole: true,
         }),
-        "How large it is",
+        "Its size",
     ),
 ];
 
 const DECISION: &[Field] = &[
-    field("decision", Shape::Text, "What was decided"),
+    field("decision", Shape::Text, "The decision"),
     field("rationale", Shape::Text, "Why"),
     field("timestamp", Shape::Text, "When"),
-    field("agent", Shape::Text, "By whom"),
-    field("alternatives", TEXTS, "What else there was"),
+    field("agent", Shape::Text, "The agent that decided"),
+    field("alternatives", TEXTS, "The alternatives"),
 ];
 
 const ISSUE: &[Field] = &[
-    field("issue", Shape::Text, "What blocks"),
+    field("issue", Shape::Text, "The issue"),
     field(
         "severity",
         Shape::Word(&["blocker", "high", "medium", "low"]),
-        "How badly",
+        "How severe it is",
     ),
-    field("suggested_action", Shape::Text, "What would help"),
+    field("suggested_action", Shape::Text, "A suggestion"),
     field(
         "requires_human",
         Shape::Bool,
@@ -66,11 +66,15 @@ const fn list(of: &'static Shape) -> Shape {
 
 /// The fields of a state, but for its task, its version and its format.
 pub const STATE: &[Field] = &[
-    field("task_title", Shape::Text, "What the task is called"),
-    field("phase", Shape::Phase, "Where it stands"),
-    field("previous_phase", Shape::Phase, "Where it stood before"),
-    field("phase_started_at", Shape::Instant, "Since when"),
-    field("artifacts", list(&Shape::Object(ARTIFACT)), "What was made"),
+    field("task_title", Shape::Text, "The title of the task"),
+    field("phase", Shape::Phase, "The phase of the task"),
+    field("previous_phase", Shape::Phase, "The phase before"),
+    field("phase_started_at", Shape::Instant, "When the phase began"),
+    field(
+        "artifacts",
+        list(&Shape::Object(ARTIFACT)),
+        "The artifacts of the task",
+    ),
     field(
         "context_summary",
         Shape::Text,
@@ -79,21 +83,25 @@ pub const STATE: &[Field] = &[
     field(
         "decisions_made",
         list(&Shape::Object(DECISION)),
-        "What was decided, and why",
+        "Decisions, with the reasons",
     ),
     field(
         "blocking_issues",
         list(&Shape::Object(ISSUE)),
-        "What blocks it now",
+        "Issues that block the task now",
     ),
-    field("warnings", TEXTS, "What somebody should know"),
-    field("quality_gates_passed", TEXTS, "Names of gates"),
-    field("quality_gates_failed", TEXTS, "Names of gates"),
-    field("quality_gate_results", Shape::Map, "The reasons, by name"),
-    field("source_agent", Shape::Text, "Who handed over"),
-    field("target_agent", Shape::Text, "Who took over"),
+    field("warnings", TEXTS, "Warnings for people"),
+    field("quality_gates_passed", TEXTS, "Quality gates that passed"),
+    field("quality_gates_failed", TEXTS, "Quality gates that failed"),
+    field(
+        "quality_gate_results",
+        Shape::Map,
+        "The reasons, by quality gate",
+    ),
+    field("source_agent", Shape::Text, "The agent that handed over"),
+    field("target_agent", Shape::Text, "The agent that took over"),
     field("handoff_timestamp", Shape::Instant, "When"),
-    field("applied", TEXTS, "Outcomes that are in it already"),
+    field("applied", TEXTS, "Outcomes that are already in this state"),
 ];
 
 pub(super) fn check(doc: &Map<String, Value>) -> Result<(TaskId, u64), StateError> {
@@ -157,7 +165,7 @@ fn version(doc: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<u64
     let Some(value) = present(doc, "version") else {
         errors.push(FieldError::new(
             "version",
-            "missing; a new state has 1, a changed one the stored one's + 1",
+            "missing; a new state has version 1, a changed state the stored version + 1",
         ));
         return None;
     };

@@ -82,7 +82,7 @@ pub fn read(bytes: &[u8]) -> Word {
     let object = bytes.trim_ascii_start().starts_with(b"{");
     let parsed = object.then(|| document::parse(bytes, Ext::Json));
     let Some(Ok(document)) = parsed else {
-        return wrong("something that is not a line of JSON");
+        return wrong("something other than a line of JSON");
     };
     let mut map = document.map;
     let Some(Value::String(id)) = map.shift_remove("handoff_id") else {
@@ -189,11 +189,11 @@ mod tests {
         for (line, what) in [
             (
                 "Loading model...",
-                "not a line of JSON (\"Loading model...\")",
+                "other than a line of JSON (\"Loading model...\")",
             ),
-            ("[1]", "not a line of JSON"),
-            ("handoff_id: x", "not a line of JSON"),
-            (r#"{"handoff_id":"x""#, "not a line of JSON"),
+            ("[1]", "other than a line of JSON"),
+            ("handoff_id: x", "other than a line of JSON"),
+            (r#"{"handoff_id":"x""#, "other than a line of JSON"),
             (r#"{"status":"complete"}"#, "without a handoff_id"),
             (r#"{"handoff_id":7}"#, "without a handoff_id"),
         ] {

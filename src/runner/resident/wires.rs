@@ -432,7 +432,7 @@ impl Heard {
         }
         if too_long(self.lines.unfinished()) {
             self.deaf = true;
-            let what = format!("printed more than {most} bytes without a line's end");
+            let what = format!("printed more than {most} bytes without a line end");
             (shared.tell)(self.wire.number, Said::Wrong(what));
         }
     }

@@ -94,9 +94,12 @@ fn a_line_that_the_pipe_does_not_take_is_written_on_as_it_is_read() {
 #[test]
 fn after_a_broken_rule_nothing_is_heard_but_the_end() {
     for (said, what) in [
-        ("garbage\n{\"handoff_id\":\"a\"}\n".to_owned(), "not a line"),
+        (
+            "garbage\n{\"handoff_id\":\"a\"}\n".to_owned(),
+            "other than a line",
+        ),
         (format!("{}\n", "x".repeat(1001)), "more than 1000 bytes"),
-        ("x".repeat(1001), "without a line's end"),
+        ("x".repeat(1001), "without a line end"),
     ] {
         let (wires, told) = heard();
         let (wire, mut other) = laid(&wires);

@@ -197,7 +197,7 @@ impl Archive {
 }
 
 fn missing(file: u32) -> io::Error {
-    let text = format!("archive/packed-…-{file:06}.jsonl.gz is not there any more");
+    let text = format!("archive/packed-…-{file:06}.jsonl.gz no longer exists");
     io::Error::new(io::ErrorKind::NotFound, text)
 }
 
@@ -207,7 +207,7 @@ fn verify(path: &Path, handoffs: &[Packed]) -> io::Result<()> {
     packed::read(path, |_, packed| match expected.next() {
         Some(wanted) if *wanted == packed => Ok(()),
         _ => Err(io::Error::other(format!(
-            "{} was not written as it should be",
+            "{} differs from what was written",
             packed.id
         ))),
     })?;

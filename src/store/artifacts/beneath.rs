@@ -103,7 +103,7 @@ impl Beneath {
                 Errno::AGAIN if tried < MOST_TRIES => continue,
                 Errno::NOENT | Errno::NOTDIR => Found::Missing,
                 Errno::XDEV => Found::Other("a symlink that leads out of the root"),
-                Errno::LOOP => Found::Other("a symlink that leads in a circle"),
+                Errno::LOOP => Found::Other("a symlink loop"),
                 errno => Found::Unreadable(errno.into()),
             };
         }

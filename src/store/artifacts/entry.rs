@@ -138,7 +138,7 @@ impl Entry {
     pub(super) fn encode(&self) -> io::Result<Vec<u8>> {
         let mut line = serde_json::to_vec(&self.to_json())?;
         if line.len() >= MOST_BYTES || Keys::parse(&line).is_err() {
-            let text = format!("{} can't be a line of the registry", self.path);
+            let text = format!("can't write {} as a line of the registry", self.path);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         line.push(b'\n');

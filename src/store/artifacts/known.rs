@@ -103,7 +103,7 @@ impl Known {
             tracing::warn!(
                 torn = skipped.torn,
                 broken = skipped.broken,
-                "lines of {FOLDER}/{REGISTRY} were passed over; `handoffd artifacts verify` says more"
+                "skipped lines of {FOLDER}/{REGISTRY}; for details: handoffd artifacts verify"
             );
         }
         Ok(())

@@ -156,7 +156,9 @@ pub(super) fn newest_first(
         let mut bytes = Vec::new();
         let read = At { file, at }.take(block).read_to_end(&mut bytes)? as u64;
         if read < block && seen_newline {
-            return Err(io::Error::other("it was cut while it was read"));
+            return Err(io::Error::other(
+                "it was truncated while the daemon read it",
+            ));
         }
         bytes.append(&mut held);
         held = bytes;

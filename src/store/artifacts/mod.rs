@@ -137,7 +137,7 @@ impl Artifacts {
 
     fn open(&self, path: &RelPath) -> Result<(std::fs::File, u64), String> {
         match self.beneath.look(path) {
-            Found::Missing => Err("is not there".to_owned()),
+            Found::Missing => Err("does not exist".to_owned()),
             Found::File { file, size } => Ok((file, size)),
             Found::Folder => Err("is a folder".to_owned()),
             Found::Other(what) => Err(format!("is {what}")),

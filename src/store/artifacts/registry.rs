@@ -59,9 +59,8 @@ fn open_in(
 ) -> io::Result<Option<File>> {
     let name = format!("{FOLDER}/{REGISTRY}");
     let wrong = |why: &str| io::Error::other(format!("{name} {why}"));
-    let shut = |error: &io::Error| {
-        io::Error::new(error.kind(), format!("{name} can't be opened: {error}"))
-    };
+    let shut =
+        |error: &io::Error| io::Error::new(error.kind(), format!("can't open {name}: {error}"));
     let path = RelPath::parse(&name).map_err(|why| wrong(&why))?;
     let folder = match beneath.folder_of(&path, make) {
         Ok(folder) => folder,

@@ -28,7 +28,7 @@ const TEMP_NAMES: usize = 8;
 
 #[derive(Debug, Error)]
 pub enum WriteError {
-    #[error("something stands there already")]
+    #[error("something else is already there")]
     Exists,
     /// Why nothing may be written there, as the end of a sentence.
     #[error("{0}")]
@@ -99,7 +99,7 @@ pub(super) fn adopt(
     };
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() != 1 {
-        let why = "is no plain file with one name".to_owned();
+        let why = "is not a plain file with a single name".to_owned();
         return Err(WriteError::Refused(why));
     }
     let own = (rustix::process::geteuid(), rustix::process::getegid());

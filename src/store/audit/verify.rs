@@ -60,13 +60,13 @@ pub struct Problem {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    #[error("lines are missing before it: number {expected} was due and {found} stands here")]
+    #[error("lines are missing before it: expected number {expected}, found {found}")]
     Gap { expected: u64, found: u64 },
-    #[error("out of order: number {expected} was due and {found} stands here")]
+    #[error("out of order: expected number {expected}, found {found}")]
     Order { expected: u64, found: u64 },
     #[error("this line was changed: the hash in the line after it does not match")]
     Changed,
-    #[error("the first line claims that another was before it")]
+    #[error("the first line refers to a line before it")]
     NotTheFirst,
     #[error("not a line of this log, and no {TORN_LINE} event follows")]
     Unreadable,
@@ -76,7 +76,7 @@ pub enum Fault {
     AnchoredIsGone { seq: u64, at: Wall },
     #[error("an anchor that can't be read: {0}")]
     BrokenAnchor(String),
-    #[error("torn at the end of the log; the daemon closes it when it starts")]
+    #[error("torn at the end of the log; the daemon closes it at the next start")]
     Torn,
 }
 

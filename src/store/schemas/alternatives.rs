@@ -20,11 +20,11 @@ pub(super) fn none_fits(
     let many = context.len();
     // Each level explains several of the next, so it has to end.
     let Some(levels) = levels.checked_sub(1) else {
-        return format!("fits none of {many} alternatives");
+        return format!("matches none of {many} alternatives");
     };
     let reason = |index: usize, faults: &[Fault<'static>]| {
         let Some(first) = faults.iter().min_by_key(|fault| severity(place, fault)) else {
-            return format!("({}) it fits", index + 1);
+            return format!("({}) it matches", index + 1);
         };
         let below = first
             .instance_path()
@@ -51,7 +51,10 @@ pub(super) fn none_fits(
             .enumerate()
             .map(|(index, faults)| reason(index, faults))
             .collect();
-        return format!("fits none of {many} alternatives: {}", reasons.join("; "));
+        return format!(
+            "matches none of {many} alternatives: {}",
+            reasons.join("; ")
+        );
     }
     let closest = context.iter().enumerate().min_by_key(|(_, faults)| {
         let worst = faults.iter().map(|fault| severity(place, fault)).min();
@@ -59,10 +62,10 @@ pub(super) fn none_fits(
     });
     match closest {
         Some((index, faults)) => format!(
-            "fits none of {many} alternatives; the closest is {}",
+            "matches none of {many} alternatives; the closest is {}",
             reason(index, faults)
         ),
-        None => "fits no alternative, because there is none".to_owned(),
+        None => "matches no alternative, because there is none".to_owned(),
     }
 }
 
@@ -91,7 +94,7 @@ pub(super) fn several(context: &[Vec<Fault<'static>>]) -> String {
         .map(|(index, _)| (index + 1).to_string())
         .collect();
     format!(
-        "fits the alternatives {} of {}, and must fit exactly one",
+        "matches the alternatives {} of {}, but must match exactly one",
         list(fitting.into_iter()),
         context.len()
     )

@@ -85,7 +85,7 @@ pub(super) fn compile(loader: &Arc<Mutex<Loader>>, name: &str) -> Result<Compile
             &loader.documents,
         ))),
         Err(_) => Err(Failure::settled(format!(
-            "the schema {} makes the checker fail",
+            "the schema {} crashes the checker",
             name::quoted(name)
         ))),
     }
@@ -107,7 +107,7 @@ impl Compiled {
         if stack > STACK_MOST {
             return Err(vec![FieldError::new(
                 "",
-                "is nested too deeply to be held against a schema with so many references",
+                "is nested too deeply to check against a schema with so many references",
             )]);
         }
         std::thread::scope(|scope| {
@@ -152,15 +152,14 @@ fn stopped(why: &(dyn Any + Send)) -> FieldError {
     if why.is::<Spent>() {
         return FieldError::new(
             "",
-            "can't be told to match the schema, or where not: the schema has too many rules \
-             within rules for it",
+            "can't be checked: the schema nests too many rules for it",
         );
     }
     gave_up()
 }
 
 fn gave_up() -> FieldError {
-    FieldError::new("", "could not be held against the schema")
+    FieldError::new("", "can't be checked against the schema")
 }
 
 /// Checks a schema against the schema of schemas: the place and the reason of a fault.
@@ -170,10 +169,7 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), (String, String)> {
             Kind::Referencing(_) => {
                 let draft = schema.get("$schema").and_then(Value::as_str);
                 let draft = name::quoted(draft.unwrap_or_default());
-                (
-                    "#/$schema".to_owned(),
-                    format!("the draft {draft} is not known"),
-                )
+                ("#/$schema".to_owned(), format!("unknown draft {draft}"))
             }
             _ => (
                 format!("#{}", fault.instance_path().as_str()),

@@ -64,11 +64,13 @@ impl From<io::Error> for Unread {
         match Errno::from_io_error(&error) {
             Some(Errno::NOENT | Errno::NOTDIR) => Self::Gone,
             Some(Errno::XDEV) => {
-                Self::Refused("is or passes a link that leads out of the folder".to_owned())
+                Self::Refused("is, or goes through, a link that leads out of the folder".to_owned())
             }
-            Some(Errno::LOOP) => {
-                Self::Refused("is or passes a link that is not followed".to_owned())
-            }
+            Some(Errno::LOOP) => Self::Refused(
+                "is, or goes through, a link, which the daemon does not \
+                follow"
+                    .to_owned(),
+            ),
             Some(Errno::ISDIR) => Self::Refused("is a folder, not a file".to_owned()),
             _ => Self::Refused(format!("can't be read: {error}")),
         }
@@ -90,14 +92,16 @@ pub(super) fn read(folder: &Path, name: &str) -> Result<(Vec<u8>, Stamp), Unread
     let stamp = Stamp::of(&before);
     if stamp.size > MOST_BYTES {
         return Err(Unread::Refused(format!(
-            "is too large for a schema: {} bytes, {MOST_BYTES} are allowed",
+            "is too large for a schema: {} bytes, at most {MOST_BYTES} allowed",
             stamp.size
         )));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(stamp.size).unwrap_or(0) + 1);
     (&mut file).take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if Stamp::of(&file.metadata()?) != stamp || bytes.len() as u64 != stamp.size {
-        return Err(Unread::Refused("changed while it was read".to_owned()));
+        return Err(Unread::Refused(
+            "changed while the daemon read it".to_owned(),
+        ));
     }
     Ok((bytes, stamp))
 }
@@ -109,7 +113,7 @@ fn plain(metadata: &Metadata) -> Result<(), Unread> {
     } else if kind.is_dir() {
         "a folder"
     } else if kind.is_symlink() {
-        "a link that is not followed"
+        "a link, which the daemon does not follow"
     } else if kind.is_fifo() {
         "a named pipe"
     } else if kind.is_socket() {
@@ -193,22 +197,25 @@ mod tests {
             ("none/x", "gone"),
             (
                 "outside",
-                "is or passes a link that leads out of the folder",
+                "is, or goes through, a link that leads out of the folder",
             ),
             (
                 "absolute",
-                "is or passes a link that leads out of the folder",
+                "is, or goes through, a link that leads out of the folder",
             ),
             (
                 "up/secret",
-                "is or passes a link that leads out of the folder",
+                "is, or goes through, a link that leads out of the folder",
             ),
-            ("round", "is or passes a link that is not followed"),
+            (
+                "round",
+                "is, or goes through, a link, which the daemon does not follow",
+            ),
             ("sub", "is a folder, not a file"),
             ("pipe", "is a named pipe, not a file"),
             (
                 "large",
-                "is too large for a schema: 52428800 bytes, 4194304 are allowed",
+                "is too large for a schema: 52428800 bytes, at most 4194304 allowed",
             ),
         ] {
             let found = match read(&folder, name) {

@@ -98,7 +98,7 @@ impl Loader {
         match self.take(name, &name::address(name))? {
             Some(value) => Ok(value),
             None => Err(Failure::missing(format!(
-                "there is no schema {} in schemas/",
+                "no schema {} in schemas/",
                 quoted(name)
             ))),
         }
@@ -154,11 +154,11 @@ impl Loader {
                 let what = if address.starts_with("http:") || address.starts_with("https:") {
                     "the network"
                 } else {
-                    "something that is no file"
+                    "something other than a file"
                 };
                 Failure::broken(format!(
-                    "{who} refers to {what}, which is never asked: no file in schemas/ has {} \
-                     as its $id",
+                    "{who} refers to {what}, which the daemon never reads: no file in schemas/ \
+                     has {} as its $id",
                     shortened(address, 120)
                 ))
             }
@@ -190,7 +190,8 @@ impl Loader {
         self.links += walk::links(&value);
         if self.links > MOST_LINKS {
             return Err(Failure::settled(format!(
-                "the schema {} has, with what it refers to, more than {MOST_LINKS} references",
+                "the schema {} and the schemas that it refers to have more than {MOST_LINKS} \
+                 references",
                 quoted(name)
             )));
         }

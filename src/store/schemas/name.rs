@@ -29,12 +29,13 @@ pub(super) fn clean(name: &str) -> Result<String, String> {
     }
     if name.starts_with('/') {
         return Err(format!(
-            "the schema {shown} must be named by a path inside schemas/, not an absolute one"
+            "the schema {shown} must be a path inside schemas/, not an absolute one"
         ));
     }
     if name.contains("://") {
         return Err(format!(
-            "the schema {shown} must be a file in schemas/: the network is never asked"
+            "the schema {shown} must be a file in schemas/: handoffd never loads schemas from \
+             the network"
         ));
     }
     if name.chars().any(char::is_control) {
@@ -46,14 +47,14 @@ pub(super) fn clean(name: &str) -> Result<String, String> {
             "" | "." => {}
             ".." => {
                 return Err(format!(
-                    "the schema {shown} must lie inside schemas/, and its name has a `..`"
+                    "the schema {shown} must be inside schemas/, but its name has a `..`"
                 ));
             }
             part => parts.push(part),
         }
     }
     if parts.is_empty() || name.ends_with('/') {
-        return Err(format!("the schema's name {shown} names a folder"));
+        return Err(format!("the schema {shown} is a folder"));
     }
     Ok(parts.join("/"))
 }

@@ -11,7 +11,7 @@ use super::alternatives;
 use super::engine::{Fault, Kind, Place, Types, Unresolved, named};
 use super::load::Document;
 use super::name::{quoted, shortened};
-use super::show::{SHOWN, SHOWN_LIST, bare, count, field, list, shown, unescaped, with_type};
+use super::show::{SHOWN, SHOWN_LIST, bare, field, list, many, shown, some, unescaped, with_type};
 use super::walk;
 use crate::protocol::field::FieldError;
 
@@ -81,22 +81,22 @@ pub(super) fn unusable(name: &str, fault: &Fault<'_>, documents: &[Document]) ->
     };
     match fault.kind() {
         Kind::Referencing(Unresolved::PointerToNowhere { pointer }) => format!(
-            "{} refers to {}, and there is nothing",
+            "{} refers to {}, which does not exist",
             asker(pointer),
             quoted(pointer)
         ),
         Kind::Referencing(Unresolved::NoSuchAnchor { anchor }) => format!(
-            "{} refers to the anchor {}, which is not there",
+            "{} refers to the anchor {}, which does not exist",
             asker(anchor),
             quoted(anchor)
         ),
         Kind::Referencing(other) => format!(
-            "the schema {} refers to what can't be found: {}",
+            "the schema {} has an unresolved reference: {}",
             quoted(name),
             shortened(&other.to_string(), 200)
         ),
         Kind::Format { format } if format == "regex" => format!(
-            "the schema {} has a regular expression that can't be used at {}: {}",
+            "the schema {} has an unusable regular expression at {}: {}",
             quoted(name),
             rule(fault, documents).0,
             shown(fault.instance())
@@ -227,19 +227,31 @@ pub(super) fn sentence_within(fault: &Fault<'_>, levels: usize) -> String {
             unknown(unexpected.iter())
         }
         Kind::AdditionalItems { limit } => {
-            format!("has {}, at most {limit} are allowed", count(value))
+            format!(
+                "at most {} allowed, has {}",
+                some(value, limit),
+                many(value)
+            )
         }
         Kind::UnevaluatedItems { unexpected } => {
             format!(
-                "has items that nothing allows: {}",
+                "has items that no rule allows: {}",
                 list(unexpected.iter().map(|item| shortened(item, SHOWN)))
             )
         }
         Kind::MaxItems { limit } | Kind::MaxProperties { limit } | Kind::MaxLength { limit } => {
-            format!("has {}, at most {limit} are allowed", count(value))
+            format!(
+                "at most {} allowed, has {}",
+                some(value, limit),
+                many(value)
+            )
         }
         Kind::MinItems { limit } | Kind::MinProperties { limit } | Kind::MinLength { limit } => {
-            format!("has {}, at least {limit} are needed", count(value))
+            format!(
+                "at least {} needed, has {}",
+                some(value, limit),
+                many(value)
+            )
         }
         Kind::Minimum { limit } => must_be("at least", limit, value),
         Kind::Maximum { limit } => must_be("at most", limit, value),
@@ -270,16 +282,16 @@ pub(super) fn sentence_within(fault: &Fault<'_>, levels: usize) -> String {
             format!("{} is not valid {}", found(), shortened(what, SHOWN))
         }
         Kind::FromUtf8 { .. } => format!("{} does not hold UTF-8 text", found()),
-        Kind::Contains => {
-            "has no item, or not enough or too many, of the kind that `contains` asks for"
-                .to_owned()
-        }
-        Kind::UniqueItems => "has two items that are the same".to_owned(),
+        Kind::Contains => "has too few or too many items that match `contains`".to_owned(),
+        Kind::UniqueItems => "has two equal items".to_owned(),
         Kind::FalseSchema if forbids_fields(fault) => "no fields are allowed here".to_owned(),
         Kind::FalseSchema => "is not allowed here".to_owned(),
-        Kind::Not { .. } => format!("{} is what `not` forbids", found()),
+        Kind::Not { .. } => format!("{} matches what `not` forbids", found()),
         Kind::PropertyNames { error } => {
-            format!("has a field whose name is not allowed: {}", sentence(error))
+            format!(
+                "has a field with a name that is not allowed: {}",
+                sentence(error)
+            )
         }
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => alternatives::none_fits(
             fault.instance_path().as_str(),

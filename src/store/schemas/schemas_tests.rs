@@ -138,27 +138,27 @@ fn rules_for_what_has_parts_are_said_too() {
         (
             json!({"minLength": 2}),
             json!("é"),
-            "|has 1 character, at least 2 are needed|#/minLength",
+            "|at least 2 characters needed, has 1|#/minLength",
         ),
         (
             json!({"maxLength": 2}),
             json!("abc"),
-            "|has 3 characters, at most 2 are allowed|#/maxLength",
+            "|at most 2 characters allowed, has 3|#/maxLength",
         ),
         (
             json!({"minItems": 1}),
             json!([]),
-            "|has 0 items, at least 1 are needed|#/minItems",
+            "|at least 1 item needed, has 0|#/minItems",
         ),
         (
             json!({"maxProperties": 0}),
             json!({"a": 1}),
-            "|has 1 field, at most 0 are allowed|#/maxProperties",
+            "|at most 0 fields allowed, has 1|#/maxProperties",
         ),
         (
             json!({"uniqueItems": true}),
             json!([1, 1]),
-            "|has two items that are the same|#/uniqueItems",
+            "|has two equal items|#/uniqueItems",
         ),
         (
             json!({"additionalProperties": false}),
@@ -173,7 +173,7 @@ fn rules_for_what_has_parts_are_said_too() {
         (
             json!({"not": {"type": "null"}}),
             json!(null),
-            "|null is what `not` forbids|#/not",
+            "|null matches what `not` forbids|#/not",
         ),
         (
             json!({"properties": {"a": false}}),
@@ -183,12 +183,12 @@ fn rules_for_what_has_parts_are_said_too() {
         (
             json!({"propertyNames": {"pattern": "^[a-z]+$"}}),
             json!({"A": 1}),
-            "|has a field whose name is not allowed: \"A\" does not match the pattern '^[a-z]+$'|#/propertyNames/pattern",
+            "|has a field with a name that is not allowed: \"A\" does not match the pattern '^[a-z]+$'|#/propertyNames/pattern",
         ),
         (
             json!({"oneOf": [{"type": "integer"}, {"minimum": 1}]}),
             json!(2),
-            "|fits the alternatives 1, 2 of 2, and must fit exactly one|#/oneOf",
+            "|matches the alternatives 1, 2 of 2, but must match exactly one|#/oneOf",
         ),
         (
             json!({"$schema": "http://json-schema.org/draft-07/schema#", "format": "date-time"}),
@@ -255,7 +255,7 @@ fn few_alternatives_are_all_explained_and_of_many_the_closest() {
             &json!({"kind": "a"})
         ),
         [
-            "|fits none of 2 alternatives: (1) expected string, found object; \
+            "|matches none of 2 alternatives: (1) expected string, found object; \
           (2) missing required field 'size'|#/anyOf"
         ]
     );
@@ -265,7 +265,7 @@ fn few_alternatives_are_all_explained_and_of_many_the_closest() {
             &json!({"x": {"kind": "c", "size": "big"}})
         ),
         [
-            "x|fits none of 4 alternatives; the closest is (3) size: expected integer, \
+            "x|matches none of 4 alternatives; the closest is (3) size: expected integer, \
           found string \"big\"|#/properties/x/oneOf"
         ]
     );
@@ -384,7 +384,7 @@ fn files_are_found_by_their_id_and_beside_it() {
     assert_eq!(
         told(folder.check("net.json", &json!(1))),
         [
-            "broken: net.json (at #/items/$ref) refers to the network, which is never asked: no file \
+            "broken: net.json (at #/items/$ref) refers to the network, which the daemon never reads: no file \
           in schemas/ has https://example.com/none.json as its $id"
         ]
     );
@@ -393,7 +393,7 @@ fn files_are_found_by_their_id_and_beside_it() {
 #[test]
 fn what_is_missing_is_named_and_found_once_it_is_there() {
     let folder = Folder::new(&[]);
-    let no = "missing: there is no schema 'x.json' in schemas/";
+    let no = "missing: no schema 'x.json' in schemas/";
     assert_eq!(told(folder.check("x.json", &json!(1))), [no]);
     folder.write("x.json", r#"{"properties": {"a/b": {"$ref": "y.json"}}}"#);
     assert_eq!(
@@ -449,7 +449,7 @@ fn data_that_looks_like_a_schema_stays_data() {
     assert_eq!(
         lines(named, &json!({"const": 1})),
         [
-            "const|fits none of 1 alternatives: (1) expected string, found integer 1|#/properties/const/anyOf"
+            "const|matches none of 1 alternatives: (1) expected string, found integer 1|#/properties/const/anyOf"
         ]
     );
 }

@@ -112,14 +112,26 @@ pub(super) fn bare(name: &Value) -> String {
     }
 }
 
-pub(super) fn count(value: &Value) -> String {
-    let (many, what) = match value {
-        Value::Array(items) => (items.len(), "item"),
-        Value::Object(map) => (map.len(), "field"),
-        Value::String(text) => (text.chars().count(), "character"),
-        _ => return shown(value),
+/// How many things a value consists of.
+pub(super) fn many(value: &Value) -> String {
+    match value {
+        Value::Array(items) => items.len().to_string(),
+        Value::Object(map) => map.len().to_string(),
+        Value::String(text) => text.chars().count().to_string(),
+        _ => shown(value),
+    }
+}
+
+/// A number of the things that a value consists of, such as `3 characters`.
+pub(super) fn some(value: &Value, many: impl std::fmt::Display) -> String {
+    let what = match value {
+        Value::Array(_) => "item",
+        Value::Object(_) => "field",
+        _ => "character",
     };
-    format!("{many} {what}{}", if many == 1 { "" } else { "s" })
+    let many = many.to_string();
+    let plural = if many == "1" { "" } else { "s" };
+    format!("{many} {what}{plural}")
 }
 
 /// A list of at most about a line.

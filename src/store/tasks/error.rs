@@ -27,8 +27,8 @@ pub enum StoreError {
         holder: Option<Holder>,
     },
     #[error(
-        "{} has format {found}, and this version knows formats up to {FORMAT}: it is left as it \
-         is, use a newer handoffd",
+        "{} has format {found}, but this version knows formats up to {FORMAT}: left as it is; \
+         use a newer handoffd",
         path.display()
     )]
     NewerFormat { path: PathBuf, found: String },
@@ -36,7 +36,7 @@ pub enum StoreError {
     NotAFile { path: PathBuf, what: &'static str },
     #[error("{} is broken and left as it is: {why}", path.display())]
     Broken { path: PathBuf, why: String },
-    #[error("{} would have {size} bytes, and at most {most} are allowed", path.display())]
+    #[error("{} would have {size} bytes; at most {most} are allowed", path.display())]
     TooLarge { path: PathBuf, size: u64, most: u64 },
     #[error("{}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -54,20 +54,20 @@ impl StoreError {
 fn conflict(task: &TaskId, stored: Option<u64>, brought: u64) -> String {
     match stored {
         Some(stored) => format!(
-            "conflict: version {stored} of {task} is stored, version {brought} was brought, and \
-             only {} can follow; load it again",
+            "conflict: version {stored} of {task} is stored, so the next is {}, but you saved \
+             version {brought}; load it again",
             stored.saturating_add(1)
         ),
         None => format!(
-            "conflict: no state of {task} is stored, version {brought} was brought, and a new \
-             one begins with 1"
+            "conflict: no state of {task} is stored, so the first version is 1, but you saved \
+             version {brought}"
         ),
     }
 }
 
 fn held_by(holder: Option<&Holder>) -> String {
     match holder {
-        Some(holder) => format!("{holder} holds it"),
-        None => "it is not known who holds it".to_owned(),
+        Some(holder) => format!("{holder} holds the lock"),
+        None => "the holder of the lock is unknown".to_owned(),
     }
 }

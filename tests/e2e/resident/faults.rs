@@ -174,12 +174,12 @@ fn whoever_breaks_the_rules_is_ended_and_nothing_is_taken_for_anothers() {
         (
             "other",
             "id=before; ok",
-            "answered \\\"before\\\" when it was asked for other",
+            "answered \\\"before\\\" instead of other",
         ),
         (
             "garbage",
             "echo Loading model",
-            "not a line of JSON (\\\"Loading model\\\")",
+            "other than a line of JSON (\\\"Loading model\\\")",
         ),
         (
             "nameless",
@@ -196,7 +196,7 @@ fn whoever_breaks_the_rules_is_ended_and_nothing_is_taken_for_anothers() {
             "head -c 70000 /dev/zero | tr '\\0' x; echo",
             "more than 65536 bytes",
         ),
-        ("endless", "cat /dev/zero", "without a line's end"),
+        ("endless", "cat /dev/zero", "without a line end"),
         ("shut", "exec >&-; sleep 600", "closed its stdout"),
     ];
     root.drop_request("before", &told("ok"));
@@ -207,7 +207,7 @@ fn whoever_breaks_the_rules_is_ended_and_nothing_is_taken_for_anothers() {
         assert_eq!(code, "PROCESSING_ERROR", "{id}");
         let said = Value::from(message(&record)).to_string();
         assert!(said.contains(words), "{id}: {said}");
-        assert!(said.contains("so it was ended"), "{id}: {said}");
+        assert!(said.contains("the daemon ended it"), "{id}: {said}");
         assert!(!is_alive(root.pid_mark(&format!("{id}.kid"))), "{id}");
     }
     assert_eq!(root.completed("before"), before);

@@ -58,21 +58,25 @@ fn a_record_that_is_not_whole_is_found() {
         "{\"status\": ",
     )
     .unwrap();
-    root.only(Invariant::WholeRecord, path, "not a whole JSON object");
+    root.only(Invariant::WholeRecord, path, "not a complete JSON object");
     let breaches = examine(&root.layout).unwrap().breaches;
     let advice = &breaches[0].do_this;
     assert!(
         advice.contains("mv handoffs/completed/done.json"),
         "{advice}"
     );
-    for (name, word) in [("notes.txt", "no record's"), ("sub.json", "a folder")] {
+    for (name, word) in [("notes.txt", "not <id>.json"), ("sub.json", "a folder")] {
         let root = Root::sound();
         fs::create_dir(root.layout.state(State::Completed).join(name)).unwrap();
         let path = format!("handoffs/completed/{name}");
         root.only(Invariant::WholeRecord, &path, word);
     }
     let root = Root::edited(State::Completed, "done", |doc| doc["handoffd"] = json!(3));
-    root.only(Invariant::WholeRecord, path, "does not fit");
+    root.only(
+        Invariant::WholeRecord,
+        path,
+        "has an invalid `handoffd` block",
+    );
     let root = Root::edited(State::Completed, "done", |doc| {
         doc["handoffd"]["format"] = json!(9);
     });
@@ -80,7 +84,7 @@ fn a_record_that_is_not_whole_is_found() {
     let root = Root::edited(State::Completed, "done", |doc| {
         doc["status"] = json!("failed");
     });
-    root.only(Invariant::WholeRecord, path, "its status is failed");
+    root.only(Invariant::WholeRecord, path, "status is failed");
     let root = Root::edited(State::Completed, "done", |doc| {
         doc["handoff_id"] = json!("x");
     });
@@ -128,7 +132,7 @@ fn an_outcome_that_lacks_something_is_found() {
     root.only(
         Invariant::Outcome,
         "handoffs/failed/refused.rejected",
-        "no notice",
+        "the record with the reason is missing",
     );
 }
 
@@ -178,7 +182,7 @@ fn a_process_of_an_ended_handoff_is_found() {
     root.only(
         Invariant::Attempts,
         "handoffs/completed/done.json",
-        "is alive",
+        "still runs",
     );
     for child in [&mut fine, &mut stray] {
         child.kill().unwrap();
@@ -213,7 +217,7 @@ fn whoever_nobody_wakes_is_found() {
     let root = Root::edited(State::Waiting, "later", |doc| {
         doc["handoffd"].as_object_mut().unwrap().remove("timer");
     });
-    root.only(Invariant::Waker, path, "does not say which");
+    root.only(Invariant::Waker, path, "it waits for a time, but has none");
     let root = Root::edited(State::Waiting, "later", |doc| {
         doc["waiting"]["on"] = json!("rain");
     });
@@ -229,13 +233,13 @@ fn whoever_nobody_wakes_is_found() {
     });
     assert_eq!(root.found(), []);
     let root = Root::edited(State::Waiting, "asked", |doc| doc["target"] = json!({}));
-    root.only(Invariant::Waker, path, "names nobody");
+    root.only(Invariant::Waker, path, "its target is missing");
     let root = Root::sound();
     fs::write(root.layout.run().join("attempts.0.jsonl"), "").unwrap();
     root.only(
         Invariant::Waker,
         "handoffs/in-progress/busy.json",
-        "the keeper knows nothing",
+        "the keeper does not know",
     );
 }
 
@@ -245,9 +249,9 @@ fn children_that_are_missing_or_know_another_parent_are_found() {
     let with =
         |child: &'static str| move |doc: &mut Value| doc["handoffd"]["children"] = json!([child]);
     let root = Root::edited(State::Completed, "done", with("nobody"));
-    root.only(Invariant::Chain, path, "nobody is its child");
+    root.only(Invariant::Chain, path, "its child nobody is in no folder");
     let root = Root::edited(State::Completed, "done", with("gone"));
-    root.only(Invariant::Chain, path, "names None");
+    root.only(Invariant::Chain, path, "its child gone names None");
     let root = Root::edited(State::Completed, "done", with("new"));
     assert_eq!(root.found(), []);
     let root = Root::edited(State::Completed, "done", with("gone"));
@@ -337,7 +341,11 @@ fn artifacts_that_changed_or_are_gone_are_found() {
     let root = Root::sound();
     let plan = root.dir.path().join("artifacts/plan.md");
     fs::write(&plan, "another plan").unwrap();
-    root.only(Invariant::Artifacts, "artifacts/plan.md", "not as it was");
+    root.only(
+        Invariant::Artifacts,
+        "artifacts/plan.md",
+        "has changed since",
+    );
     fs::remove_file(plan).unwrap();
     root.only(Invariant::Artifacts, "artifacts/plan.md", "missing");
     let root = Root::sound();
@@ -348,7 +356,7 @@ fn artifacts_that_changed_or_are_gone_are_found() {
     root.only(
         Invariant::Artifacts,
         "artifacts/registry.jsonl",
-        "can't be read",
+        "can't read",
     );
 }
 
@@ -376,5 +384,9 @@ fn folders_that_are_missing_or_everybody_s_are_found() {
     root.only(Invariant::Folders, "handoffs/completed", "everybody");
     let root = Root::sound();
     fs::remove_dir_all(root.layout.control()).unwrap();
-    root.only(Invariant::Folders, "handoffs/control", "can't be looked at");
+    root.only(
+        Invariant::Folders,
+        "handoffs/control",
+        "can't read the folder",
+    );
 }

@@ -56,7 +56,7 @@ fn what_is_no_file_is_said_in_words_and_never_waited_for() {
             ("inside-absolute", file.clone()),
             ("winding", file.clone()),
             ("dangling", Presence::Missing),
-            ("circle", other("a symlink that leads in a circle")),
+            ("circle", other("a symlink loop")),
             ("to-pipe", other("a FIFO")),
         ] {
             let path = rel(&format!("artifacts/{name}"));
@@ -66,7 +66,7 @@ fn what_is_no_file_is_said_in_words_and_never_waited_for() {
             assert_eq!(artifacts.read(&path, 5).is_ok(), is_file, "{name}");
         }
         for (name, said) in [
-            ("none", "is not there"),
+            ("none", "does not exist"),
             ("folder", "is a folder"),
             ("pipe", "is a FIFO"),
             ("upwards", "is a symlink that leads out of the root"),
