@@ -55,7 +55,7 @@ pub fn unknown_id(layout: &Layout, id: &str) -> Failed {
         return denied.into();
     }
     let root = layout.root().display();
-    let text = format!("no handoff is called {id} in {root}; `handoffd list` shows what is there");
+    let text = format!("no handoff has the id {id} in {root}; to see all: handoffd list");
     Failed::thing("UNKNOWN_ID", anyhow::anyhow!(text))
 }
 
@@ -116,14 +116,16 @@ impl Failed {
         let advice = if let Some(found) = of_others.iter().rfind(named) {
             // Only root gives a file away.
             format!(
-                "it belongs to {}; as root: {}",
+                "it belongs to {}; to fix that, as root: {}",
                 name(found.uid),
                 found.do_this
             )
         } else if me == root.uid() {
-            "its mode can be changed with chmod".to_owned()
+            "change its mode with chmod".to_owned()
         } else {
-            format!("run this as {owner}, whose root it is, or ask {owner} to let {me_named} in")
+            format!(
+                "run this as {owner}, who owns the root, or ask {owner} to give {me_named} access"
+            )
         };
         self.error = anyhow::anyhow!("{text}; {advice}");
         if self.code == "ERROR" {

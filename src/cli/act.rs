@@ -49,7 +49,7 @@ pub struct CancelOptions {
 pub struct RetryOptions {
     #[arg(value_name = "ID", add = complete::failed_ids())]
     ids: Vec<String>,
-    /// Instead of ids: every failed one that these filters let through
+    /// Instead of ids: every failed handoff that matches these filters
     #[command(flatten)]
     filters: Filters,
     /// Don't ask before a bulk retry
@@ -61,10 +61,10 @@ pub struct RetryOptions {
 
 #[derive(Debug, Args)]
 pub(super) struct Words {
-    /// Who says so; the user's name if not given
+    /// The name of the person [default: the user's name]
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
-    /// Why; it stands in the audit log, and in the record of what is cancelled or answered
+    /// The reason; for the audit log, and for the record of a cancelled or answered handoff
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 }
@@ -87,7 +87,7 @@ pub fn cancel(global: &Global, options: &CancelOptions) -> Outcome {
 pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
     let layout = global.existing_layout()?;
     if options.ids.is_empty() == options.filters.is_empty() {
-        let text = "name ids, or filters like --code TIMEOUT --since 1h, but not both";
+        let text = "give ids, or filters like --code TIMEOUT --since 1h, but not both";
         return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
     }
     if !options.ids.is_empty() {
@@ -113,12 +113,12 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
     if let Some(told) = left_out.told() {
         out::talk!("{told}");
         if found.is_empty() {
-            out::talk!("nothing is retried");
+            out::talk!("retried nothing");
             return Ok(0);
         }
     }
     if found.is_empty() {
-        out::talk!("nothing matches; nothing is retried");
+        out::talk!("no handoff matches; nothing to retry");
         return Ok(0);
     }
     if !options.yes && !confirmed(&found)? {
@@ -143,22 +143,20 @@ impl LeftOut {
         match self.refused {
             0 => {}
             1 => parts.push(
-                "1 refused file, which is no request (handoffd show ID says how to mend it)"
+                "1 refused file, which is not a request (to fix it, see: handoffd show ID)"
                     .to_owned(),
             ),
             many => parts.push(format!(
-                "{many} refused files, which are no requests (handoffd show ID says how to mend \
-                 one)"
+                "{many} refused files, which are not requests (to fix one, see: handoffd show ID)"
             )),
         }
         match self.untargeted {
             0 => {}
             1 => parts.push(
-                "1 request without a usable target (handoffd show ID says how to fix it)"
-                    .to_owned(),
+                "1 request without a usable target (to fix it, see: handoffd show ID)".to_owned(),
             ),
             many => parts.push(format!(
-                "{many} requests without a usable target (handoffd show ID says how to fix one)"
+                "{many} requests without a usable target (to fix one, see: handoffd show ID)"
             )),
         }
         match self.duplicates {
@@ -215,11 +213,7 @@ fn confirmed(found: &[Row]) -> Result<bool, Failed> {
         writeln!(stderr, "  and {} more", found.len() - 20)?;
     }
     if !std::io::stdin().is_terminal() {
-        writeln!(
-            stderr,
-            "{} would be retried; add --yes to do it",
-            found.len()
-        )?;
+        writeln!(stderr, "would retry {}; to do it, add --yes", found.len())?;
         return Ok(false);
     }
     write!(stderr, "Retry these {}? [y/N] ", found.len())?;
@@ -263,7 +257,7 @@ pub(super) fn send(
                 out::tell(json!({ "id": id, "action": action, "status": "queued" }))?;
             }
         } else {
-            out::talk!("no daemon runs here: it is carried out when one is started");
+            out::talk!("no daemon runs on this root; the next one carries out the command");
         }
         return Ok(0);
     }
@@ -345,8 +339,7 @@ mod tests {
                 0,
                 0,
                 Some(
-                    "left out: 1 refused file, which is no request (handoffd show ID says how to \
-                     mend it)",
+                    "left out: 1 refused file, which is not a request (to fix it, see: handoffd show ID)",
                 ),
             ),
             (
@@ -354,8 +347,7 @@ mod tests {
                 1,
                 0,
                 Some(
-                    "left out: 1 request without a usable target (handoffd show ID says how to fix \
-                     it)",
+                    "left out: 1 request without a usable target (to fix it, see: handoffd show ID)",
                 ),
             ),
             (
@@ -369,8 +361,7 @@ mod tests {
                 0,
                 2,
                 Some(
-                    "left out: 3 refused files, which are no requests (handoffd show ID says how \
-                     to mend one); 2 duplicates (if one is new work, retry it by its id)",
+                    "left out: 3 refused files, which are not requests (to fix one, see: handoffd show ID); 2 duplicates (if one is new work, retry it by its id)",
                 ),
             ),
         ] {

@@ -23,16 +23,16 @@ pub struct Options {
     /// Which agent
     #[arg(value_name = "NAME")]
     name: String,
-    /// The program, where it is not the agent's usual one
+    /// The program, if it is not the agent's usual one
     #[arg(long, value_name = "PATH")]
     program: Option<String>,
     /// A template for the prompt, relative to the root
     #[arg(long, value_name = "FILE")]
     prompt: Option<PathBuf>,
-    /// Ask a person to look where the agent leaves no report
+    /// Ask a person to look if the agent leaves no report
     #[arg(long)]
     require_report: bool,
-    /// The most that one attempt may cost, where the agent can keep to it
+    /// The most that one attempt may cost, if the agent supports a limit
     #[arg(long, value_name = "USD")]
     max_usd: Option<f64>,
     /// Flags for the agent
@@ -51,7 +51,7 @@ pub fn agent(options: &Options) -> Outcome {
     let mut record = Vec::new();
     std::io::stdin()
         .read_to_end(&mut record)
-        .context("the record can't be read from stdin")?;
+        .context("can't read the record from stdin")?;
     let settings = Settings {
         agent: options.name.clone(),
         program: options.program.clone(),

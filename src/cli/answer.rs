@@ -11,7 +11,7 @@ use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What a yes means depends on what was asked; handoffd show ID says it.\n\n\
+    after_help = "The effect of an approval depends on the question; handoffd show ID prints it.\n\n\
                   Examples:\n  handoffd list --waiting human\n  handoffd approve release-7 --comment \
                   'fine, ship it'\n  handoffd approve release-7 --choice staged"
 )]
@@ -22,8 +22,7 @@ pub struct ApproveOptions {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It fails with REJECTED, or runs again with the comment where its gate says \
-                        so.\n\nExample:\n  handoffd reject release-7 --comment 'the tests are missing'"
+    after_help = "The handoff fails with REJECTED. If its gate says on_reject: rerun, it runs again with the comment.\n\nExample:\n  handoffd reject release-7 --comment 'the tests are missing'"
 )]
 pub struct RejectOptions {
     #[command(flatten)]
@@ -32,7 +31,7 @@ pub struct RejectOptions {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Whoever did the work runs again with the question, and comes back.\n\nExample:\n  \
+    after_help = "The agent runs again with the question; then the handoff waits for an answer again.\n\nExample:\n  \
                   handoffd ask release-7 --comment 'why two tables?'"
 )]
 pub struct AskOptions {
@@ -44,7 +43,7 @@ pub struct AskOptions {
 struct Answer {
     #[arg(required = true, value_name = "ID", add = complete::asked_ids())]
     ids: Vec<String>,
-    /// Which of the options that were listed
+    /// One of the listed options
     #[arg(long, value_name = "OPTION")]
     choice: Option<String>,
     #[command(flatten)]
@@ -62,7 +61,7 @@ pub fn reject(global: &Global, options: &RejectOptions) -> Outcome {
 pub fn ask(global: &Global, options: &AskOptions) -> Outcome {
     let said = options.answer.words.comment.as_deref().unwrap_or_default();
     if said.trim().is_empty() {
-        let text = "what do you ask? Say it with --comment 'TEXT'";
+        let text = "the question is missing: add --comment 'TEXT'";
         return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
     }
     answer(global, "ask", &options.answer)

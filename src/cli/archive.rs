@@ -18,25 +18,21 @@ use crate::store::archive::Archive;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Packed are the record, the request as it was dropped and the logs of attempts, \
-                  into archive/packed-DAY-N.jsonl.gz, which zcat reads too. show, list --archived, \
-                  chain, audit, export, wait and logs still find them, their ids stay taken, and a \
-                  handoff that depends on a completed one is met. What a handoff on its way names is \
-                  spared, as prune does. It may run beside a daemon.\n\nExamples:\n  handoffd archive \
+    after_help = "Packs the record, the request as it was dropped and the logs of attempts into archive/packed-DAY-N.jsonl.gz (readable with zcat). show, list --archived, chain, audit, export, wait and logs still find packed handoffs, their ids stay taken, and dependencies on completed ones stay met. Like prune, it keeps handoffs that unfinished handoffs refer to. It may run beside a daemon.\n\nExamples:\n  handoffd archive \
                   --dry-run\n  handoffd archive --older-than 7d --state completed\n  handoffd archive \
                   --restore build-17"
 )]
 pub struct Options {
-    /// How long ago they ended at least
+    /// The minimum time since they ended
     #[arg(long, value_name = "AGE", value_parser = duration, default_value = "30d")]
     older_than: Duration,
-    /// Only these [default: both]
+    /// Only this state [default: both]
     #[arg(long, value_enum, value_delimiter = ',')]
     state: Vec<Ended>,
-    /// Say what would be packed, and pack nothing
+    /// Show what would be packed; pack nothing
     #[arg(long)]
     dry_run: bool,
-    /// Put this handoff back into its folder instead, so that it can be retried
+    /// Restore this handoff to its folder instead, for example to retry it
     #[arg(long, value_name = "ID", conflicts_with_all = ["older_than", "state", "dry_run"])]
     restore: Option<String>,
 }
@@ -116,10 +112,7 @@ fn tell(global: &Global, kind: Kind, tally: Tally, dry_run: bool, told: &mut Tel
 fn put_back(layout: &Layout, id: &str) -> Outcome {
     let archive = Archive::new(&layout.archive());
     let taken = |state: State| {
-        let text = format!(
-            "{id} stands in {} already",
-            layout.record(state, id).display()
-        );
+        let text = format!("{id} is already in {}", layout.record(state, id).display());
         Err(Failed::thing("TAKEN", anyhow::anyhow!(text)))
     };
     if let Some(state) = layout.states_of(id).first() {
@@ -134,6 +127,6 @@ fn put_back(layout: &Layout, id: &str) -> Outcome {
     }
     // Only now: killed in between, it stands in both, and the folder counts.
     archive.let_go(id)?;
-    out::talk!("{id} stands in {} again", packed.state);
+    out::talk!("restored {id} to {}", packed.state);
     Ok(0)
 }

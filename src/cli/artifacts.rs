@@ -24,7 +24,7 @@ pub struct Options {
 enum Command {
     /// Artifacts in rows, newest first
     List(ListOptions),
-    /// One artifact, and whether its file is there and unchanged
+    /// One artifact, and whether its file is unchanged
     Show(ShowOptions),
     /// Read files again and compare them with the registry
     Verify(VerifyOptions),
@@ -36,13 +36,13 @@ enum Command {
                         list --handoff build-7 --json"
 )]
 struct ListOptions {
-    /// Only those of this type; `code` is `source`
+    /// Only artifacts of this type; `code` means `source`
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// Only those of this handoff
+    /// Only artifacts of this handoff
     #[arg(long, value_name = "ID", add = complete::ids())]
     handoff: Option<String>,
-    /// How many; 0 is all, which is also what --json gives by default [default: 50]
+    /// The most rows; 0 for all [default: 50, or all with --json]
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
 }
@@ -55,8 +55,7 @@ struct ShowOptions {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without names, the newest line of each path is checked. Exit code: 0 all \
-                        is as it was, 1 something is not."
+    after_help = "Without names, checks the newest line of each path. Exit code: 0 all unchanged, 1 something changed or is missing."
 )]
 struct VerifyOptions {
     #[arg(value_name = "ID_OR_PATH", add = complete::artifact_ids())]
@@ -108,7 +107,7 @@ fn list(global: &Global, artifacts: &Artifacts, options: &ListOptions) -> Outcom
         return Ok(0);
     }
     if table.is_empty() {
-        out::talk!("nothing matches");
+        out::talk!("no artifact matches");
         return Ok(0);
     }
     let heading = ["ID", "TYPE", "BYTES", "HANDOFF", "CREATED", "PATH"]
@@ -117,7 +116,7 @@ fn list(global: &Global, artifacts: &Artifacts, options: &ListOptions) -> Outcom
     table.insert(0, heading);
     out.write_all(columns(&table).as_bytes())?;
     if count > most {
-        out::talk!("there are more: --limit 0 for all");
+        out::talk!("there are more; for all: --limit 0");
     }
     Ok(0)
 }
@@ -135,9 +134,8 @@ fn row(entry: &Entry) -> Vec<String> {
 
 fn unknown(name: &str) -> Failed {
     let name = safe(name, false);
-    let text = format!(
-        "no artifact has the id or path {name}; `handoffd artifacts list` shows what there is"
-    );
+    let text =
+        format!("no artifact has the id or path {name}; to see all: handoffd artifacts list");
     Failed::thing("UNKNOWN_ARTIFACT", anyhow::anyhow!(text))
 }
 
@@ -192,10 +190,10 @@ fn in_words(entry: &Entry, status: &Status) -> String {
     match status {
         Status::Unchanged => "unchanged".to_owned(),
         Status::Changed(found) if found.size_bytes == entry.size_bytes => {
-            "changed: as long as it was, with other content".to_owned()
+            "changed: other content of the same size".to_owned()
         }
         Status::Changed(found) => format!(
-            "changed: {} bytes, where it had {}",
+            "changed: {} bytes now, {} when registered",
             found.size_bytes, entry.size_bytes
         ),
         Status::Missing => "missing".to_owned(),
@@ -285,13 +283,13 @@ fn verify(global: &Global, artifacts: &Artifacts, options: &VerifyOptions) -> Ou
         if skipped.broken > 0 {
             let first = skipped.first_broken_line.unwrap_or(0);
             out::tell(format!(
-                "{} of artifacts/registry.jsonl can't be read, the first is line {first}",
+                "can't read {} of artifacts/registry.jsonl; the first is line {first}",
                 lines(skipped.broken)
             ))?;
         }
         let torn = match skipped.torn {
             0 => String::new(),
-            n => format!("; torn by a crash and closed: {} of the registry", lines(n)),
+            n => format!("; torn by a crash: {} of the registry", lines(n)),
         };
         out::tell(format!(
             "{} ok, {} changed, {} missing, {} unreadable{torn}",

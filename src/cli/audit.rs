@@ -18,9 +18,7 @@ use crate::store::audit::{self, Anchors, Line};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Where a handoff belongs to a chain, the story of the whole chain is told, in \
-                  order.\n\nExit code of --verify: 0 the log is whole, 1 it is \
-                  not.\n\nAnchors are sent where [audit] anchor says. From the journal: \
+    after_help = "Prints the events of the handoff's whole chain, in order.\n\nExit code of --verify: 0 the audit log is intact, 1 it is not.\n\nAnchors are sent where [audit] anchor says. From the journal: \
                   journalctl -t handoffd-anchor -o cat | handoffd audit --verify --anchor -"
 )]
 pub struct Options {
@@ -29,7 +27,7 @@ pub struct Options {
     /// Only this handoff, not its chain
     #[arg(long, requires = "id")]
     alone: bool,
-    /// Check numbers and hashes of the whole log
+    /// Check the numbers and hashes of the whole audit log
     #[arg(long, conflicts_with = "id")]
     verify: bool,
     /// Hold the log against the anchors in this file, too (- is stdin); may be given several times
@@ -63,7 +61,7 @@ pub fn audit(global: &Global, options: &Options) -> Outcome {
     if found {
         return Ok(0);
     }
-    let text = format!("the audit log knows no handoff called {id}");
+    let text = format!("the audit log has no handoff with the id {id}");
     Err(Failed::thing("UNKNOWN_ID", anyhow::anyhow!(text)))
 }
 
@@ -156,7 +154,7 @@ pub struct TailOptions {
     /// Only failures
     #[arg(long)]
     failed: bool,
-    /// How many past events to begin with
+    /// How many past events to print first
     #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
     lines: usize,
 }

@@ -15,8 +15,7 @@ const NOTE: usize = 80;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Any handoff of the chain will do. Steps stand below each other in their order, \
-                  helpers below the step that they help."
+    after_help = "Takes any handoff of the chain. Steps are listed in order, helpers below the step that they help."
 )]
 pub struct Options {
     #[arg(value_name = "ID", add = complete::ids())]
@@ -59,7 +58,7 @@ fn draw(chain: &Chain, now: Wall) -> String {
     below(&chain.steps, "", now, &mut rows);
     page.push_str(&columns(&rows));
     if chain.cut {
-        page.push_str("and more, which is not shown\n");
+        page.push_str("… and more\n");
     }
     page
 }

@@ -40,7 +40,7 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
     let (doc, record) = read.clone().unwrap_or_default();
     let now = Clock::System.now();
     let mut facts = Facts::default();
-    let why = || "it is not a whole document".to_owned();
+    let why = || "it is not a complete document".to_owned();
     let standing = match read {
         None if place.state == State::Pending => Standing::Unread { why: why() },
         None => Standing::Foreign {

@@ -14,7 +14,7 @@ use crate::protocol::yaml_write;
 pub struct Options {
     #[arg(value_name = "ID", add = complete::ids())]
     id: String,
-    /// How to write it [default: yaml, or json with --json]
+    /// The format [default: yaml, or json with --json]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 }
@@ -47,7 +47,7 @@ fn pretty(package: &Value) -> Result<String, Failed> {
 fn record(place: &Place) -> Result<Record, Failed> {
     let Some((doc, record)) = place.read() else {
         let (id, state) = (&place.id, place.state);
-        let error = anyhow::anyhow!("{id} in {state} is not a whole document");
+        let error = anyhow::anyhow!("{id} in {state} is not a complete document");
         return Err(Failed::thing("NOT_A_DOCUMENT", error));
     };
     if place.state == State::Pending || !doc.contains_key("handoffd") {

@@ -18,7 +18,7 @@ const REQUEST: &str = include_str!("init/request.json");
 
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Where; this folder if none is named
+    /// The folder [default: this folder]
     dir: Option<PathBuf>,
 }
 
@@ -30,7 +30,7 @@ pub fn init(global: &Global, options: &Options) -> Outcome {
         return Err(Failed::thing(
             "EXISTS",
             anyhow::anyhow!(
-                "{} has a handoffd.toml already; nothing was changed",
+                "{} already has a handoffd.toml; changed nothing",
                 root.display()
             ),
         ));
@@ -47,7 +47,7 @@ pub fn init(global: &Global, options: &Options) -> Outcome {
         out::tell(serde_json::json!({ "root": root }))?;
     } else {
         let word = |below: &str| shown::path(&dir.join(below));
-        out::talk!("A root stands in {}. Next:", root.display());
+        out::talk!("Created a root in {}. Next:", root.display());
         out::talk!("  handoffd run --root {} &", shown::path(dir));
         let (request, pending) = (word("examples/hello.json"), word("handoffs/pending/"));
         out::talk!("  cp {request} {pending}");

@@ -24,19 +24,19 @@ pub struct Filters {
     /// Only these states
     #[arg(long, value_enum, value_delimiter = ',')]
     state: Vec<StateName>,
-    /// Only those for this agent
+    /// Only handoffs for this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// Only failures with this code, like TIMEOUT
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
-    /// Only what changed within this time, like 1h
+    /// Only changes within this time, like 1h
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     since: Option<Duration>,
-    /// Only those with this text in their id or error
+    /// Only handoffs with this text in their id or error
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// Only those that wait for this; `human` is what people are asked
+    /// Only handoffs that wait for this; `human` is the inbox
     #[arg(long, value_enum, value_name = "WHAT")]
     waiting: Option<Waiting>,
 }
@@ -105,7 +105,7 @@ impl Filters {
                     let known: Vec<&str> =
                         ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
                     return Err(usage(format!(
-                        "no error code is called {code}; there are {}",
+                        "unknown error code {code}; the codes are {}",
                         known.join(", ")
                     )));
                 }
@@ -141,29 +141,29 @@ fn before(now: Wall, since: Duration) -> Wall {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  handoffd list --state failed --since 1d\n  handoffd list --agent \
-                        coder --code TIMEOUT\n  handoffd list --waiting human     # what people are asked\n  \
+                        coder --code TIMEOUT\n  handoffd list --waiting human     # the inbox\n  \
                         handoffd list --json | head -5"
 )]
 pub struct Options {
     #[command(flatten)]
     filters: Filters,
-    /// How many rows a page has; 0 is all [default: 50, or all with --json]
+    /// Rows per page; 0 for all [default: 50, or all with --json]
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
-    /// Which page, from 1
+    /// The page, from 1
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = page)]
     page: usize,
-    /// What was packed by `archive`, the file packed last first, instead of what stands in folders
+    /// Packed handoffs, newest file first, instead of those in folders
     #[arg(long, conflicts_with_all = ["waiting", "page"])]
     archived: bool,
-    /// Only what changed before this instant, like the last row's `updated_at` for the next page
+    /// Only changes before this instant; for the next page, the last row's `updated_at`
     #[arg(long, value_name = "TIME", value_parser = instant)]
     before: Option<Wall>,
 }
 
 fn page(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) | Err(_) => Err("pages are counted from 1".to_owned()),
+        Ok(0) | Err(_) => Err("the first page is 1".to_owned()),
         Ok(page) => Ok(page),
     }
 }
@@ -221,7 +221,7 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
             count(&layout, &filter)?.div_ceil(limit)
         };
         match pages {
-            0 => out::talk!("nothing matches"),
+            0 => out::talk!("no handoff matches"),
             1 => out::talk!("there is only one page"),
             _ => out::talk!("there are only {pages} pages"),
         }
@@ -236,7 +236,7 @@ pub fn list(global: &Global, options: &Options) -> Outcome {
         );
     }
     if options.filters.waiting == Some(Waiting::Human) {
-        out::talk!("handoffd show ID tells what is asked and how to answer");
+        out::talk!("to see a question and how to answer it: handoffd show ID");
     }
     Ok(0)
 }
@@ -288,14 +288,14 @@ fn list_archived(global: &Global, options: &Options, layout: &Layout, filter: &F
         return Ok(0);
     }
     if shown.is_empty() {
-        out::talk!("nothing matches");
+        out::talk!("no handoff matches");
         return Ok(0);
     }
     let (heading, mut table) = all_kinds(shown.into_iter());
     table.insert(0, heading.iter().map(|h| ink(h, Ink::Bold)).collect());
     out.write_all(columns(&table).as_bytes())?;
     if more {
-        out::talk!("more: --limit 0 for all");
+        out::talk!("for more: --limit 0");
     }
     Ok(0)
 }

@@ -20,10 +20,10 @@ use crate::store::archive::packed::Packed;
 pub struct Options {
     #[arg(value_name = "ID", add = complete::ids())]
     id: String,
-    /// Which attempt; the last one if not given
+    /// The attempt [default: the last one]
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
-    /// Go on until the attempt has ended
+    /// Follow the log until the attempt ends
     #[arg(short = 'f', long)]
     follow: bool,
 }
@@ -36,7 +36,7 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
     let attempts = listed.map_or_else(Vec::new, |record| record.meta.attempts);
     let last = attempts.last().map(|attempt| attempt.number);
     let Some(attempt) = options.attempt.or(last) else {
-        out::talk!("{id} has had no attempt yet");
+        out::talk!("{id} has no attempt yet");
         return Ok(0);
     };
     let unknown = || {
@@ -64,8 +64,7 @@ pub fn logs(global: &Global, options: &Options) -> Outcome {
                 out::talk!("attempt {attempt} of {id} wrote nothing to stderr");
             } else {
                 out::talk!(
-                    "attempt {attempt} of {id} has no log yet (what a resident specialist says of \
-                     it is kept when it has answered)"
+                    "attempt {attempt} of {id} has no log yet (a resident specialist's log appears with its answer)"
                 );
             }
             return Ok(0);

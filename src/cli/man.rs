@@ -24,6 +24,6 @@ pub fn man(_global: &Global, options: &Options) -> Outcome {
     };
     fs::create_dir_all(folder)?;
     clap_mangen::generate_to(command, folder)?;
-    out::talk!("manual pages are in {}", folder.display());
+    out::talk!("wrote manual pages to {}", folder.display());
     Ok(0)
 }

@@ -10,13 +10,10 @@ use crate::inspect::figures::from_files;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Prints OpenMetrics text. A daemon that serves figures ([metrics] listen) is \
-                  asked for them. Otherwise they are made from the files: counters then count what \
-                  the last 64 MiB of the audit log tell, and what only a running daemon knows is \
-                  left empty."
+    after_help = "Prints OpenMetrics text. Asks the daemon if it serves metrics ([metrics] listen). Otherwise computes them from the files: counters cover the last 64 MiB of the audit log, and figures that only a running daemon knows are empty."
 )]
 pub struct Options {
-    /// Make them from the files, also if a daemon could be asked
+    /// Compute them from the files, even if a daemon serves them
     #[arg(long)]
     files: bool,
 }
@@ -29,7 +26,7 @@ pub fn metrics(global: &Global, options: &Options) -> Outcome {
         Some((_, Ok(text))) => text,
         other => {
             if let Some((address, Err(error))) = other {
-                out::talk!("the daemon at {address} does not answer ({error}); from the files:");
+                out::talk!("the daemon at {address} does not answer ({error}); using the files:");
             }
             let slots = global.load_config()?.daemon.max_concurrent;
             from_files(&layout, slots, Clock::System.now())?.text()

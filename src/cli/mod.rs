@@ -81,7 +81,7 @@ pub struct Global {
         value_name = "DIR"
     )]
     root: PathBuf,
-    /// Another configuration than handoffd.toml in the root
+    /// A configuration file other than handoffd.toml in the root
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Write data and errors as JSON
@@ -93,67 +93,67 @@ pub struct Global {
 enum Command {
     /// Run the daemon in the foreground
     Run(run::Options),
-    /// Make a root with a commented configuration, an example specialist and a request
+    /// Create a root with a commented configuration, an example specialist and a request
     Init(init::Options),
     /// Check requests and drop them into pending/; prints one id per line
     Submit(submit::Options),
     /// Wait until handoffs have ended, and print their records
     Wait(wait::Options),
-    /// What runs, what waits and for what, what failed lately, and what is wrong
+    /// Show running and waiting handoffs, recent failures and problems
     Status(status::Options),
-    /// Handoffs in rows, newest first
+    /// List handoffs, newest first
     List(list::Options),
-    /// One handoff, readably
+    /// Show one handoff
     Show(show::Options),
-    /// Why a handoff is where it is, and what moves it next
+    /// Explain why a handoff is where it is, and what moves it next
     Explain(explain::Options),
-    /// What an attempt wrote to stderr, also while it runs
+    /// Print the log of an attempt, also while it runs
     Logs(logs::Options),
-    /// Events as they happen
+    /// Print events as they happen
     Tail(audit::TailOptions),
-    /// A chain of handoffs as a tree: who did what, and what is waited for
+    /// Show a chain of handoffs as a tree
     Chain(chain::Options),
-    /// The history of a handoff and its chain, or whether the audit log is whole
+    /// Print the history of a handoff and its chain, or verify the audit log
     Audit(audit::Options),
-    /// What specialists produced, and whether it is still as it was
+    /// List, show or verify artifacts
     Artifacts(artifacts::Options),
-    /// One handoff as a package, in YAML or JSON
+    /// Print one handoff as a package, in YAML or JSON
     Export(export::Options),
     /// Stop a handoff, wherever it is
     Cancel(act::CancelOptions),
-    /// Run failed handoffs again, or end a wait for a retry
+    /// Run failed handoffs again, or run a waiting handoff now
     Retry(act::RetryOptions),
-    /// Say yes to what a handoff asks a person
+    /// Approve a handoff that waits for a person
     Approve(answer::ApproveOptions),
-    /// Say no to it
+    /// Reject a handoff that waits for a person
     Reject(answer::RejectOptions),
-    /// Ask back, before saying yes or no
+    /// Ask a question back before approving or rejecting
     Ask(answer::AskOptions),
-    /// The states of tasks: what agents made, decided and hand on
+    /// Read and change task states: artifacts, decisions, issues
     State(state::Options),
-    /// What intake would say of a request, without running it
+    /// Check a request without running it
     Validate(validate::Options),
-    /// Delete what has ended and is old
+    /// Delete old ended handoffs
     Prune(prune::Options),
-    /// Pack what ended long ago, where it is still found
+    /// Pack old ended handoffs into the archive
     Archive(archive::Options),
-    /// The figures that the metrics port serves, for monitoring
+    /// Print metrics for monitoring
     Metrics(metrics::Options),
     /// Run a coding agent as a specialist: record on stdin, result on stdout
     Agent(agent::Options),
-    /// Run a command in a git worktree of its own, and commit what it leaves
+    /// Run a command in a git worktree of its own, and commit its changes
     Workspace(workspace::Options),
-    /// The git worktrees of this root: list, prune
+    /// List or remove the git worktrees of this root
     Worktrees(workspace::TreesOptions),
-    /// What a handoff changed in its worktree
+    /// Show what a handoff changed in its worktree
     Diff(workspace::DiffOptions),
     /// Check the configuration and the root
     Check(check::Options),
     /// Print a published format as a JSON Schema
     Schema(schema::Options),
-    /// Print a unit that runs this binary on this root
+    /// Print a service unit that runs this binary on this root
     Service(service::Options),
-    /// Print a script that makes a shell complete commands and ids
+    /// Print a completion script for a shell
     Completions(complete::Options),
     /// Print the manual
     Man(man::Options),
@@ -348,8 +348,7 @@ impl Global {
         Err(Failed::usage(
             "NO_ROOT",
             anyhow::anyhow!(
-                "{} has no handoffs/ folder; name a root with --root DIR, or make one with: \
-                 handoffd init DIR",
+                "{} has no handoffs/ folder; choose a root with --root DIR, or create one: handoffd init DIR",
                 layout.root().display()
             ),
         ))

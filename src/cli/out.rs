@@ -25,7 +25,7 @@ impl Write for Out {
 }
 
 fn untold(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("writing to stdout: {error}"))
+    io::Error::new(error.kind(), format!("can't write to stdout: {error}"))
 }
 
 /// Says a line to whoever is there.

@@ -14,9 +14,7 @@ use crate::retention::sweep::{Kind, Sweep};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ages that are not given come from [retention] in handoffd.toml; where that is \
-                        silent too, nothing of that kind is deleted. A record that one which \
-                        has not ended names, and the chain of such a one, is spared.\n\nExamples:\n  handoffd prune --dry-run --completed 30d\n  \
+    after_help = "Missing ages come from [retention] in handoffd.toml; a kind without any age is not deleted. Keeps records that unfinished handoffs refer to, with their chains.\n\nExamples:\n  handoffd prune --dry-run --completed 30d\n  \
                         handoffd prune --completed 30d --failed 90d --logs 7d"
 )]
 pub struct Options {
@@ -29,7 +27,7 @@ pub struct Options {
     /// Logs of attempts older than this
     #[arg(long, value_name = "AGE", value_parser = duration)]
     logs: Option<Duration>,
-    /// Say what would be deleted, and delete nothing
+    /// Show what would be deleted; delete nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -50,8 +48,7 @@ pub fn prune(global: &Global, options: &Options) -> Outcome {
         (Kind::Logs, before(options.logs.or(retention.logs))),
     ];
     if ages.iter().all(|(_, before)| before.is_none()) {
-        let text = "nothing says how old is old: give --completed, --failed or --logs an age, or \
-                    set [retention] in handoffd.toml";
+        let text = "no age given: use --completed, --failed or --logs with an age, or set [retention] in handoffd.toml";
         return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
     }
     if !options.dry_run {

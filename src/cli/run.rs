@@ -14,18 +14,13 @@ use crate::spool::layout::Layout;
 
 #[derive(Debug, Default, Args)]
 #[command(
-    after_help = "SIGTERM and SIGINT stop it as daemon.on_stop says (a second one ends \
-                        attempts at once); SIGHUP reads the configuration again. HANDOFFD_LOG sets \
-                        how much is logged: error, warn, info, debug.\n\nExit codes: 0 stopped or \
-                        drained, 2 the configuration or the root is wrong, 3 another daemon holds \
-                        the root, 75 the machine is short of something for now and another start \
-                        may succeed."
+    after_help = "SIGTERM and SIGINT stop the daemon as daemon.on_stop says; a second signal ends all attempts at once. SIGHUP reads the configuration again. HANDOFFD_LOG sets the log level: error, warn, info, debug.\n\nExit codes: 0 stopped or drained, 2 the configuration or the root is wrong, 3 another daemon runs on the root, 75 the machine lacks a resource for now and another start may succeed."
 )]
 pub struct Options {
-    /// Work off what is there, retries included, and exit
+    /// Run everything that can run, retries included, then exit
     #[arg(long)]
     drain: bool,
-    /// How log lines look
+    /// The format of log lines
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     log_format: LogFormat,
 }
@@ -88,14 +83,14 @@ fn greet(layout: &Layout, config: &Config, watching: &str, options: &Options) {
         say(format!("  specialists: {}", agents.join(", ")));
     }
     if options.drain {
-        say("  working off what is there".to_owned());
+        say("  draining: running everything that can run, then exiting".to_owned());
     } else {
         say(format!(
             "  drop requests into {}/<id>.json",
             layout.pending().display()
         ));
         say(format!(
-            "  outcomes appear in completed/ and failed/ beside it ({watching})"
+            "  outcomes appear in completed/ and failed/ ({watching})"
         ));
     }
 }

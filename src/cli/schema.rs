@@ -10,11 +10,11 @@ use crate::protocol::published;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without a name, the formats are listed. No root is needed.\n\nFor example:\n  \
+    after_help = "Without a name, lists the formats. Needs no root.\n\nFor example:\n  \
                         handoffd schema request > request.schema.json"
 )]
 pub struct Options {
-    /// Which format
+    /// The format
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
     name: Option<String>,
 }
@@ -50,7 +50,7 @@ fn named(name: &str) -> Result<Value, Failed> {
         "config" => Some(config::published::schema()),
         name => published::schema(name),
     };
-    known.ok_or_else(|| Failed::usage("USAGE", anyhow::anyhow!("no format is called {name:?}")))
+    known.ok_or_else(|| Failed::usage("USAGE", anyhow::anyhow!("unknown format {name:?}")))
 }
 
 fn pretty(schema: &Value) -> Result<String, Failed> {

@@ -14,12 +14,14 @@ use crate::protocol::shown;
 use crate::service::units::{Plan, UnitError};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Prints and installs nothing. The daemon runs as the owner of the root.")]
+#[command(
+    after_help = "Prints the unit and installs nothing. The daemon runs as the owner of the root."
+)]
 pub struct Options {
-    /// The service manager that is to run the daemon
+    /// The service manager
     #[arg(value_enum)]
     manager: Manager,
-    /// For the service manager of this person, without root
+    /// For your own service manager, without root
     #[arg(long)]
     user: bool,
 }
@@ -38,25 +40,26 @@ pub fn service(global: &Global, options: &Options) -> Outcome {
     let config = global.load_config()?;
     let program = std::env::current_exe()?;
     if !program.exists() {
-        let text = format!("{} is gone; run the installed one", program.display());
+        let text = format!(
+            "{} no longer exists; run the installed binary",
+            program.display()
+        );
         return Err(Failed::thing("PROGRAM", anyhow::anyhow!(text)));
     }
     let owner = (!options.user).then(|| owner_of(layout.root()));
     if owner.as_deref() == Some("root") && !switches_users(&config, owner.as_deref()) {
         out::talk!(
-            "! the root belongs to root, and so will every agent; chown it to somebody else"
+            "! the root belongs to root, so every agent will run as root; chown the folder to another user"
         );
     }
     let switches_users = switches_users(&config, owner.as_deref());
     if switches_users && options.user {
-        let text = "a specialist has a user of its own, and only the system's service manager can run \
-                    a daemon that may use other users; leave out --user";
+        let text = "a specialist has a user of its own, which only a system service can use; leave out --user";
         return Err(Failed::usage("USER", anyhow::anyhow!(text)));
     }
     if switches_users && owner.as_deref() != Some("root") {
         out::talk!(
-            "! specialists have users of their own, so the daemon runs as root, and the root must \
-             belong to it: sudo chown -R root {}",
+            "! specialists have users of their own, so the daemon runs as root and the folder must belong to root: sudo chown -R root {}",
             shown::path(layout.root())
         );
     }
@@ -161,7 +164,7 @@ fn tell(plan: &Plan, options: &Options) {
         }
     }
     if options.manager == Manager::Launchd {
-        out::talk!("! handoffd is neither built nor tested on macOS so far");
+        out::talk!("! handoffd is not built or tested on macOS yet");
     }
 }
 

@@ -31,8 +31,7 @@ pub fn show(global: &Global, options: &Options) -> Outcome {
     if let Some(why) = place.why_foreign(&layout) {
         let path = shown::word(&layout.relative(&place.path));
         let text = format!(
-            "{path} is not the outcome of {}: {why}. Somebody else put it there, or edited it; \
-             move it away, like: mv {path} .",
+            "{path} is not the outcome of {}: {why}. Somebody else put the file there or edited it. Move it away, like: mv {path} .",
             place.id
         );
         return Err(Failed::thing("NO_RECORD", anyhow::anyhow!(text)));
@@ -45,7 +44,7 @@ pub fn show(global: &Global, options: &Options) -> Outcome {
     let Some((doc, record)) = place.read() else {
         writeln!(
             out,
-            "{} in {} is not a whole document yet",
+            "{} in {} is not a complete document yet",
             safe(&place.id, false),
             place.state
         )?;
@@ -264,8 +263,8 @@ fn question(id: &str, asked: &Question) -> String {
     ];
     if asked.may_ask() {
         let what = match asked.kind.as_str() {
-            "task" => "puts a question to the agent that sent it",
-            _ => "runs it again, with your question",
+            "task" => "asks its sender a question",
+            _ => "runs it again with your question",
         };
         rows.push((format!("ask {id} --comment WHAT"), what.to_owned()));
     }

@@ -13,9 +13,9 @@ use crate::inspect::status::{Status, gather};
 use crate::protocol::lifecycle::State;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0, also when no daemon runs or something is wrong: read it.")]
+#[command(after_help = "Exit code: 0, even if no daemon runs or there are problems.")]
 pub struct Options {
-    /// Keep it current until interrupted
+    /// Refresh until interrupted
     #[arg(long)]
     watch: bool,
 }
@@ -58,16 +58,16 @@ fn headline(status: &Status) -> String {
     let daemon = &status.daemon;
     let (true, Some(pid), Some(since)) = (daemon.running, daemon.pid, daemon.since) else {
         if daemon.hidden {
-            let own = ".handoffd/ may not be read";
-            return format!("whether a daemon runs on {root} is not known: {own}");
+            let own = "can't read .handoffd/";
+            return format!("can't tell whether a daemon runs on {root}: {own}");
         }
         let none = ink("no daemon", Ink::Bad);
-        return format!("{none} on {root}: start one with: handoffd run --root {root}");
+        return format!("{none} on {root}. Start one: handoffd run --root {root}");
     };
     let process = format!("on {root} (process {pid}, since {})", local(since));
     if daemon.stopping {
         let stopping = ink("stopping", Ink::Busy);
-        return format!("{stopping} {process}: it waits for its attempts and begins nothing new");
+        return format!("{stopping} {process}: it waits for its attempts and starts nothing new");
     }
     format!("{} {process}", ink("running", Ink::Good))
 }
@@ -152,7 +152,7 @@ fn page(status: &Status) -> String {
             })
             .collect();
         say(columns(&rows).trim_end().to_owned());
-        say(ink("handoffd show ID tells what to do", Ink::Dim));
+        say(ink("for what to do: handoffd show ID", Ink::Dim));
     }
     text
 }

@@ -28,7 +28,7 @@ use crate::spool::layout::{Layout, make_folder};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  handoffd submit request.json\n  handoffd submit --to coder \
-                        --input '{\"task\": \"mend the tests\"}' --wait\n  make-request | handoffd \
+                        --input '{\"task\": \"fix the tests\"}' --wait\n  make-request | handoffd \
                         submit -"
 )]
 pub struct Options {
@@ -44,7 +44,7 @@ pub struct Options {
     /// Wait for the outcomes and print the records
     #[arg(long)]
     wait: bool,
-    /// How long to wait at most
+    /// The longest wait
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "wait")]
     timeout: Option<Duration>,
 }
@@ -101,7 +101,7 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
         if let Err(error) = drop_into(&layout, request) {
             // Those before it were to be told with their outcomes.
             for dropped in checked[..at].iter().filter(|_| options.wait) {
-                out::talk!("{} was dropped", dropped.id);
+                out::talk!("dropped {}", dropped.id);
             }
             return Err(error);
         }
@@ -114,7 +114,7 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
             };
             if !told {
                 // Nobody would know of it.
-                out::talk!("{id} was dropped");
+                out::talk!("dropped {id}");
             }
         }
     }
@@ -130,7 +130,7 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
     let waited = wait::until_ended(&layout, &ids, options.timeout);
     if waited.is_err() {
         for id in &ids {
-            out::talk!("{id} was dropped");
+            out::talk!("dropped {id}");
         }
     }
     waited
@@ -146,10 +146,7 @@ fn refuse_twins(checked: &[Checked]) -> Result<(), Failed> {
         None => Ok(()),
         Some(twin) => Err(Failed::thing(
             "DUPLICATE_ID",
-            anyhow::anyhow!(
-                "two of the files have the id {}; nothing was dropped",
-                twin.id
-            ),
+            anyhow::anyhow!("two files have the id {}; dropped nothing", twin.id),
         )),
     }
 }

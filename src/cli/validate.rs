@@ -28,7 +28,7 @@ use crate::store::artifacts::{Artifacts, Presence, RelPath};
 use crate::store::schemas::Schemas;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 it would be accepted, 1 it would be refused.")]
+#[command(after_help = "Exit code: 0 valid, 1 the daemon would refuse it.")]
 pub struct Options {
     /// A request, a package or a report, or `-` for stdin
     #[arg(value_name = "FILE")]
@@ -78,7 +78,10 @@ pub fn examine(
         && !matches!(artifacts.presence(&path), Presence::Missing)
     {
         let field = "expected_output.destination";
-        let why = format!("{} exists already, and is not overwritten", path.as_str());
+        let why = format!(
+            "{} already exists; the daemon would not overwrite it",
+            path.as_str()
+        );
         let wrong = crate::protocol::field::FieldError::new(field, why);
         receipt.warnings.push(wrong);
     }
@@ -100,8 +103,7 @@ impl Examined {
         if told.code == ErrorCode::UnknownAgent && !global.config_path().ok()?.exists() {
             let agent = &self.request.agent;
             told.message = format!(
-                "the root has no handoffd.toml, so that there is no specialist called {agent}; \
-                 name another root with --root DIR, or make a configuration with: handoffd init"
+                "the root has no handoffd.toml, so it has no specialist {agent}; choose another root with --root DIR, or create a configuration: handoffd init"
             );
         }
         Some(told)
@@ -110,15 +112,17 @@ impl Examined {
 
 /// The id that a file's name gives to what is in it, as intake reads it; stdin has no name.
 fn named(file: &Path) -> Result<Option<HandoffId>, Failed> {
-    const RIGHT: &str = "name it <id>.json, .yaml, .yml or .md";
+    const RIGHT: &str = "rename it to <id>.json, .yaml, .yml or .md";
     if file == Path::new("-") {
         return Ok(None);
     }
     let why = match classify(file.file_name().unwrap_or_default().as_bytes()) {
         Name::Submission { id, .. } => return Ok(Some(id)),
-        Name::Bad { why, .. } => format!("the file name can't be a request's: {why}"),
+        Name::Bad { why, .. } => format!("invalid file name for a request: {why}"),
         Name::Temporary => {
-            format!("in pending/ it would be left alone, as a file that is being written: {RIGHT}")
+            format!(
+                "the daemon ignores such a name, as a file that is still being written: {RIGHT}"
+            )
         }
     };
     let code = ErrorCode::SchemaValidationFailed.as_str();
@@ -131,7 +135,7 @@ pub fn fits(config: &Config, from: &Path, bytes: &[u8]) -> Result<(), Failed> {
     if size as u64 <= most {
         return Ok(());
     }
-    let why = format!("{size} bytes are more than daemon.max_request_size allows ({most})");
+    let why = format!("{size} bytes; daemon.max_request_size allows {most}");
     let code = ErrorCode::SchemaValidationFailed.as_str();
     Err(submit::refuse(from, code, &why))
 }
@@ -257,15 +261,15 @@ fn names_somebody(request: &Request) -> bool {
 /// What would become of it first.
 fn next_step(planned: &Plan) -> String {
     match planned {
-        Plan::Run => "would run when a place is free".to_owned(),
-        Plan::WaitForTime { .. } => "would wait for its time".to_owned(),
+        Plan::Run => "starts when a slot is free".to_owned(),
+        Plan::WaitForTime { .. } => "waits for its time".to_owned(),
         Plan::WaitForDependencies { ids, artifacts } => {
             let all: Vec<&str> = ids.iter().chain(artifacts).map(String::as_str).collect();
-            format!("would wait for {}", all.join(", "))
+            format!("waits for {}", all.join(", "))
         }
-        Plan::WaitForHuman(_) => "would wait for a person".to_owned(),
-        Plan::Help => "is blocked: whoever routes.blocked names would be asked".to_owned(),
-        Plan::Complete => "would be completed at once: it ends its work".to_owned(),
-        Plan::Refuse(told) => format!("would be refused: {}", told.message),
+        Plan::WaitForHuman(_) => "waits for a person".to_owned(),
+        Plan::Help => "is blocked, and asks the helper that routes.blocked names".to_owned(),
+        Plan::Complete => "completes at once: it ends its work".to_owned(),
+        Plan::Refuse(told) => format!("is refused: {}", told.message),
     }
 }

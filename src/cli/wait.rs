@@ -26,7 +26,7 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Prints one record as JSON; several as one line each, in the order asked.\n\
+    after_help = "Prints one record as JSON; several as one line each, in the order given.\n\
                         Exit code: 0 all completed, 1 one failed or is unknown, 124 timed out."
 )]
 pub struct Options {
@@ -128,7 +128,7 @@ fn tell_if_idle(layout: &Layout) {
 pub fn tell_if_stopping(layout: &Layout, daemon: &Daemon) {
     if daemon.stopping {
         out::talk!(
-            "the daemon on {} is stopping: what has not begun waits for the next one",
+            "the daemon on {} is stopping: handoffs that have not started wait for the next daemon",
             layout.root().display()
         );
     }
@@ -194,10 +194,9 @@ fn refuse_stranger(
     }
     let why = disbelieved
         .as_ref()
-        .map_or_else(|| "it is no record".to_owned(), |(_, why)| why.clone());
+        .map_or_else(|| "it is not a record".to_owned(), |(_, why)| why.clone());
     let text = format!(
-        "{} is not the outcome of {id}: {why}. Somebody else put it there, or edited it; move it \
-         away, like: mv {} .",
+        "{} is not the outcome of {id}: {why}. Somebody else put the file there or edited it. Move it away, like: mv {} .",
         path.display(),
         shown::word(&layout.relative(&path))
     );

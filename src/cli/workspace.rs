@@ -19,25 +19,23 @@ use crate::protocol::result::Output;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The record comes on stdin, the command's result goes to stdout with `output.branch`, \
-                  `output.base`, `output.commit` and `output.diffstat`. What the command leaves \
-                  uncommitted is committed, also where it fails.\n\nIn handoffd.toml, `workspace = \
+    after_help = "Reads the record on stdin and prints the command's result with `output.branch`, `output.base`, `output.commit` and `output.diffstat`. Commits what the command left uncommitted, even if the command fails.\n\nIn handoffd.toml, `workspace = \
                   \"worktree\"` in a specialist is short for this command."
 )]
 pub struct Options {
-    /// The repository that the worktrees are of
+    /// The repository of the worktrees
     #[arg(long, value_name = "DIR")]
     repository: PathBuf,
-    /// The branch or commit where a first worktree begins (its HEAD)
+    /// The branch or commit where a first worktree begins [default: HEAD]
     #[arg(long, value_name = "REF")]
     base: Option<String>,
-    /// A file that a new worktree gets from the repository; may be given several times
+    /// A file to copy from the repository to a new worktree; repeatable
     #[arg(long, value_name = "FILE")]
     copy: Vec<String>,
     /// The command that prepares a new worktree, as a JSON list
     #[arg(long, value_name = "LIST")]
     setup: Option<String>,
-    /// What the command prints is not a result
+    /// The command's output is not a result
     #[arg(long)]
     plain: bool,
     /// The command and its arguments
@@ -56,7 +54,7 @@ pub fn workspace(global: &Global, options: &Options) -> Outcome {
     let mut record = Vec::new();
     std::io::stdin()
         .read_to_end(&mut record)
-        .context("the record can't be read from stdin")?;
+        .context("can't read the record from stdin")?;
     let of_attempt = std::env::var_os("HANDOFF_ROOT").filter(|root| !root.is_empty());
     let root = match of_attempt {
         Some(root) => PathBuf::from(root),
@@ -107,7 +105,7 @@ struct PruneOptions {
     /// Only list what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Delete branches too that have commits which no other branch has
+    /// Also delete branches with commits that no other branch has
     #[arg(long)]
     force: bool,
 }
@@ -139,7 +137,7 @@ fn show(global: &Global, found: &[Found]) -> Outcome {
         return Ok(0);
     }
     if found.is_empty() {
-        out::talk!("No worktrees. A specialist with `workspace = \"worktree\"` makes them.");
+        out::talk!("No worktrees. A specialist with `workspace = \"worktree\"` creates them.");
         return Ok(0);
     }
     let head = ["LINE", "BRANCH", "COMMIT", "UNCOMMITTED", "REPOSITORY"];
@@ -193,7 +191,7 @@ fn prune<'t>(
                 global,
                 &tree.line,
                 "branch kept",
-                &format!("{line}: removed; the branch {branch} has commits of its own and stays"),
+                &format!("{line}: removed; kept the branch {branch}, which has commits of its own"),
             )?,
             Err(error) => {
                 code = 1;
@@ -202,7 +200,7 @@ fn prune<'t>(
         }
     }
     if count == 0 {
-        out::talk!("Nothing to remove: no worktree belongs to a chain that has ended.");
+        out::talk!("Nothing to remove: no worktree belongs to an ended chain.");
     }
     Ok(code)
 }

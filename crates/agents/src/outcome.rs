@@ -50,7 +50,7 @@ pub fn result(ending: &Ending, facts: &Facts<'_>) -> Map<String, Value> {
         Ended::Quota { until, said } => held(*until, said, facts),
         Ended::Trouble(trouble) => trouble.result(facts.agent, facts.program),
         Ended::NoSession | Ended::SessionExists => {
-            let words = "its session can neither be resumed nor begun";
+            let words = "can't resume its session or start a new one";
             crate::trouble::Trouble::new(crate::trouble::Kind::Other, words)
                 .result(facts.agent, facts.program)
         }
@@ -94,7 +94,7 @@ fn through(ending: &Ending, facts: &Facts<'_>, warnings: &mut Vec<String>) -> Ma
     if !ending.denied.is_empty() {
         let what: Vec<&str> = ending.denied.iter().map(|it| it.what.as_str()).collect();
         warnings.push(format!(
-            "{} was refused, as a person decided: {}",
+            "{}: a person refused permission: {}",
             facts.agent,
             what.join("; ")
         ));
@@ -103,14 +103,14 @@ fn through(ending: &Ending, facts: &Facts<'_>, warnings: &mut Vec<String>) -> Ma
         return reported;
     }
     if text.is_empty() && ending.report.is_none() {
-        let words = "it ended without a word";
+        let words = "it ended without any output";
         return crate::trouble::Trouble::new(crate::trouble::Kind::Other, words)
             .result(facts.agent, facts.program);
     }
     let mut result = Map::new();
     let summary = first_words(text, facts.agent);
     if facts.require_report {
-        warnings.push(format!("{} left no report, only text", facts.agent));
+        warnings.push(format!("{} ended with text and no report", facts.agent));
         result.insert("status".to_owned(), "needs_review".into());
         result.insert(
             "question".to_owned(),
@@ -159,8 +159,8 @@ fn permission(
         json!({
             "text": asks,
             "options": {
-                "approve": "permit just that; the agent goes on in the same session",
-                "reject": "refuse it; the agent goes on without",
+                "approve": "permit just that; the agent continues in the same session",
+                "reject": "refuse it; the agent continues without it",
             },
             "on_approve": "rerun",
             "on_reject": "rerun",
@@ -230,13 +230,13 @@ fn list_changes(result: &mut Map<String, Value>, changed: &[String], warnings: &
             String::new()
         };
         warnings.push(format!(
-            "the report does not list files that changed: {}{more}",
+            "the report omits changed files: {}{more}",
             named.join(", ")
         ));
     }
     if missing.len() > MOST {
         warnings.push(format!(
-            "{} files changed; the first {MOST} are listed",
+            "{} files changed; listed the first {MOST}",
             missing.len()
         ));
     }
@@ -287,7 +287,7 @@ fn cut(text: &str, warnings: &mut Vec<String>) -> String {
         return text.to_owned();
     }
     warnings.push(format!(
-        "the agent's answer has {} bytes; the first {MOST_TEXT} are kept",
+        "the agent's answer has {} bytes; kept the first {MOST_TEXT}",
         text.len()
     ));
     let mut end = MOST_TEXT;

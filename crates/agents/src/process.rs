@@ -70,7 +70,7 @@ fn follow(mut stdout: BufReader<ChildStdout>, on_line: &mut dyn FnMut(Option<&st
             }
             Ok(None) => return,
             Err(error) => {
-                eprintln!("(the agent's stream can't be read: {error})");
+                eprintln!("(can't read the agent's output: {error})");
                 return;
             }
         }
@@ -78,7 +78,7 @@ fn follow(mut stdout: BufReader<ChildStdout>, on_line: &mut dyn FnMut(Option<&st
 }
 
 fn too_long(length: u64) -> String {
-    format!("(a line of {length} bytes was passed over)")
+    format!("(skipped a line of {length} bytes)")
 }
 
 type Thread = Option<thread::JoinHandle<()>>;

@@ -63,7 +63,7 @@ const TASK_KEYS: [&str; 5] = ["task", "prompt", "instructions", "text", "descrip
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    #[error("the placeholder {{{{{name}}}}} in line {line} is unknown; {hint}")]
+    #[error("unknown placeholder {{{{{name}}}}} in line {line}; {hint}")]
     Unknown {
         name: String,
         line: usize,
@@ -111,7 +111,7 @@ fn hint(name: &str) -> String {
         .find(|known| known.contains(name) || name.contains(*known));
     match close {
         Some(known) if !name.is_empty() => format!("did you mean {{{{{known}}}}}?"),
-        _ => format!("these are known: {}", PLACEHOLDERS.join(", ")),
+        _ => format!("known are: {}", PLACEHOLDERS.join(", ")),
     }
 }
 
@@ -238,8 +238,8 @@ fn task(record: &Record) -> String {
     match said {
         Some(said) => said.to_owned(),
         None => match record.text(&["target", "phase"]) {
-            Some(phase) => format!("Do the {phase} of what is described below."),
-            None => "Do what the input below asks for.".to_owned(),
+            Some(phase) => format!("Do the {phase} of the work described below."),
+            None => "Do the work that the input below describes.".to_owned(),
         },
     }
 }

@@ -124,5 +124,8 @@ fn input_without_words_is_shown_as_json() {
     let text = filled(NEW, document, &Surroundings::default());
     assert!(text.contains("\"feature\": \"login\""), "{text}");
     assert!(text.contains("\"handoff_id\": \"x\""), "{text}");
-    assert!(text.contains("Do what the input below asks for."), "{text}");
+    assert!(
+        text.contains("Do the work that the input below describes."),
+        "{text}"
+    );
 }

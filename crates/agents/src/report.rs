@@ -14,8 +14,8 @@ pub fn schema() -> Value {
         "status": {
             "type": "string",
             "enum": ["complete", "blocked", "needs_review", "failed"],
-            "description": "complete: the task is done. blocked: you can't go on without help. \
-                            needs_review: done, but a person must look at it. failed: it can't be done.",
+            "description": "complete: the task is done. blocked: you can't continue without \
+             help. needs_review: done, but a person must review it. failed: it can't be done.",
         },
         "summary": {"type": "string", "description": "One or two sentences: what was done, with names and figures."},
         "decisions": {
@@ -31,7 +31,7 @@ pub fn schema() -> Value {
             "command_output": text("The last lines of what the checks printed."),
         }))),
         "open_questions": texts(),
-        "question": text("Only with needs_review: what a person is to decide."),
+        "question": text("Only with needs_review: the question for the person."),
         "blocked_reason": {
             "type": ["string", "null"],
             "enum": ["security_concern", "architecture_decision", "missing_requirements",
@@ -39,7 +39,7 @@ pub fn schema() -> Value {
             "description": "Only with blocked.",
         },
         "attempted": texts(),
-        "context": text("What the next agent must know, beyond the summary."),
+        "context": text("What the next agent needs to know, beyond the summary."),
     }))
 }
 

@@ -63,7 +63,7 @@ pub fn adapter(settings: &Settings, root: Option<&Path>) -> Result<Box<dyn Adapt
             };
             if command.is_empty() {
                 return Err(wrong(
-                    "the agent `generic` has no command: name it in `args`".to_owned(),
+                    "the agent `generic` has no command: add it to `args`".to_owned(),
                 ));
             }
             return Ok(Box::new(Generic::new(Description {
@@ -80,7 +80,7 @@ pub fn adapter(settings: &Settings, root: Option<&Path>) -> Result<Box<dyn Adapt
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(fits) {
-        return Err(wrong(format!("{name:?} can't be the name of an agent")));
+        return Err(wrong(format!("{name:?} is not a valid name for an agent")));
     }
     let file = root.map(|root| root.join("agents").join(format!("{name}.toml")));
     let own = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
@@ -89,7 +89,7 @@ pub fn adapter(settings: &Settings, root: Option<&Path>) -> Result<Box<dyn Adapt
         (None, Some(text)) => text,
         (None, None) => {
             return Err(wrong(format!(
-                "the agent {name:?} is not known: these are: {}; describe another one in \
+                "unknown agent {name:?}; known are: {}. To add one, describe it in \
                  agents/{name}.toml",
                 known_agents().join(", ")
             )));
@@ -108,7 +108,7 @@ pub fn run(settings: &Settings, record: &[u8]) -> Map<String, Value> {
         own.unwrap_or_else(|| adapter.program().to_owned())
     };
     let Ok(Value::Object(doc)) = serde_json::from_slice(record) else {
-        let why = "stdin is no record: start it as a specialist, or pipe a record into it";
+        let why = "stdin is not a record: run this as a specialist, or pipe a record into it";
         return Trouble::new(Kind::Settings, why).result(&settings.agent, &settings.agent);
     };
     let mut adapter = match adapter(settings, around.root.as_deref()) {
@@ -227,8 +227,7 @@ impl Attempt<'_> {
                 (Ended::NoSession, Start::Resume(id)) if call < MOST_CALLS => {
                     if known.id.is_some() {
                         warnings.push(format!(
-                            "the session {id} can't be resumed; the agent began anew with the whole \
-                             prompt"
+                            "can't resume the session {id}; started a new one with the whole prompt"
                         ));
                     }
                     known.id = None;
@@ -239,7 +238,7 @@ impl Attempt<'_> {
                 _ => return Ok(ending),
             };
         }
-        Err(Trouble::new(Kind::Other, "its session can't be begun"))
+        Err(Trouble::new(Kind::Other, "can't start its session"))
     }
 
     /// The phase that a report is of, where the agent names none.
@@ -308,7 +307,7 @@ impl Attempt<'_> {
             return;
         };
         if let Err(error) = session::save(folder, &self.around.id, known) {
-            eprintln!("(the session could not be kept: {error})");
+            eprintln!("(can't keep the session: {error})");
         }
     }
 

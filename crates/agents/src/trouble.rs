@@ -173,50 +173,56 @@ impl Trouble {
         let said = self.said.trim();
         let (what, advice) = match self.kind {
             Kind::NotFound => (
-                format!("{program} can't be started"),
+                format!("can't start {program}"),
                 format!(
-                    "Install {agent}, or set the full path of the program as `program` of the specialist; \
-                     `pass_env` and PATH decide what the daemon finds"
+                    "Install {agent}, or set the specialist's `program` to the full path; the \
+                     daemon searches its own PATH"
                 ),
             ),
             Kind::NotLoggedIn => (
                 format!("{agent} is not logged in"),
                 format!(
-                    "Log in as the user that the daemon runs as, or name the variable with the key in \
-                     `pass_env` of the specialist; try it with `{program}` in a terminal; then retry"
+                    "Log in as the user that the daemon runs as, or list the variable with the \
+                     key in the specialist's `pass_env`; test it with `{program}` in a terminal; \
+                     then retry"
                 ),
             ),
             Kind::UnknownModel => (
                 format!("{agent} does not know the model"),
-                "Correct the model in `args` of the specialist; then retry".to_owned(),
+                "Correct the model in the specialist's `args`; then retry".to_owned(),
             ),
             Kind::NoNetwork => (
                 format!("{agent} can't reach its model"),
-                "Check the network, and `network` in the specialist's sandbox and the service's profile"
+                "Check the network, the `network` key of the specialist's sandbox, and the \
+                 profile of the service"
                     .to_owned(),
             ),
             Kind::TooOld => (
-                format!("{agent} does not know an option that is needed"),
-                format!("Update {agent}, or take the option out of `args` of the specialist; then retry"),
+                format!("{agent} does not support a required option"),
+                format!(
+                    "Update {agent}, or remove the option from the specialist's `args`; then \
+                retry"
+                ),
             ),
             Kind::CutOff => (
-                format!("the stream of {agent} ended before its result"),
-                "The log of the attempt shows how far it got; the next attempt goes on in the same session"
+                format!("the output of {agent} ended before its result"),
+                "Read the attempt's log to see how far it got; the next attempt continues in the \
+                 same session"
                     .to_owned(),
             ),
             Kind::LimitReached => (
                 format!("{agent} reached its own limit for one attempt"),
-                "Raise `max_usd` or the limit in `args` of the specialist, or give the agent less to do; \
-                 then retry: it goes on in the same session"
+                "Raise `max_usd` or the limit in the specialist's `args`, or give the agent less \
+                 work; then retry: it continues in the same session"
                     .to_owned(),
             ),
             Kind::Settings => (
-                "the settings of the specialist are wrong".to_owned(),
-                "Correct what is named there; then retry".to_owned(),
+                "the specialist's settings are wrong".to_owned(),
+                "Correct the named setting; then retry".to_owned(),
             ),
             Kind::Other => (
                 format!("{agent} failed"),
-                "The log of the attempt has more".to_owned(),
+                "Read the attempt's log for more".to_owned(),
             ),
         };
         if said.is_empty() {

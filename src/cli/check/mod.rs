@@ -27,12 +27,11 @@ use crate::watch::filesystem;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 if all is well, 2 if the configuration or the root is not usable, 1 \
-                  if --deep found that something stored is not as it should be.\n\nExamples:\n  \
+    after_help = "Exit codes: 0 all fine, 1 --deep found damaged data, 2 the configuration or the root is unusable.\n\nExamples:\n  \
                   handoffd check\n  handoffd check --deep --json"
 )]
 pub struct Options {
-    /// Read everything that is stored, and hold it against what is promised
+    /// Also read all stored data and check every invariant
     #[arg(long)]
     deep: bool,
 }
@@ -126,8 +125,8 @@ fn write_unseen(folder: &Path) -> io::Result<()> {
 fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
     if let Err(error) = could_be_made(layout).and_then(|()| layout.check_one_file_system()) {
         findings.push(Finding {
-            what: format!("the root is not usable: {error}"),
-            do_this: "give the daemon's user the right to write there".to_owned(),
+            what: format!("the root is unusable: {error}"),
+            do_this: "give the daemon's user write access".to_owned(),
         });
         return;
     }
@@ -138,7 +137,7 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
     for folder in [layout.own(), layout.tmp()].map(nearest) {
         if let Err(error) = write_unseen(folder) {
             findings.push(Finding {
-                what: format!("{} can't be written: {error}", folder.display()),
+                what: format!("can't write to {}: {error}", folder.display()),
                 do_this: "free space or inodes, or mount it writable".to_owned(),
             });
             break;
@@ -164,7 +163,7 @@ fn unwritable(layout: &Layout, findings: &mut Vec<Finding>) {
     let left_out = found.len().saturating_sub(NAMED);
     findings.extend(found.into_iter().take(NAMED).map(|it| Finding {
         what: format!(
-            "{} belongs to uid {}, and the root's owner can't write it",
+            "{} belongs to uid {}, and the owner of the root can't write to it",
             it.path.display(),
             it.uid
         ),
@@ -172,8 +171,8 @@ fn unwritable(layout: &Layout, findings: &mut Vec<Finding>) {
     }));
     if left_out > 0 {
         findings.push(Finding {
-            what: format!("{left_out} more files can't be written by the root's owner"),
-            do_this: "give the first ones to the owner and check again".to_owned(),
+            what: format!("the owner of the root can't write to {left_out} more files"),
+            do_this: "fix the listed ones, then check again".to_owned(),
         });
     }
 }
@@ -185,8 +184,7 @@ const SENSIBLE: &str = "2024-01-01T00:00:00Z";
 fn check_system(findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
     if let Err(error) = crate::keeper::can_use_cgroups() {
         notes.push(format!(
-            "attempts get no control group of their own ({error}); their trees are held together \
-             by a small process each instead. Under systemd, Delegate=yes gives them one"
+            "can't give attempts control groups of their own ({error}); a small process watches each attempt's tree instead. Under systemd, set Delegate=yes"
         ));
     }
     let limit = |name: &str| {
@@ -198,7 +196,7 @@ fn check_system(findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
     for (name, least) in [("max_user_watches", 64), ("max_user_instances", 8)] {
         if let Some(value) = limit(name).filter(|value| *value < least) {
             findings.push(Finding {
-                what: format!("fs.inotify.{name} is {value}, which is very little"),
+                what: format!("fs.inotify.{name} is {value}, which is very low"),
                 do_this: format!("raise it: sysctl fs.inotify.{name}={}", 128 * least),
             });
         }
@@ -206,8 +204,8 @@ fn check_system(findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
     let now = Clock::System.now().wall;
     if Wall::parse(SENSIBLE).is_some_and(|least| now < least) {
         findings.push(Finding {
-            what: format!("the clock says {now}"),
-            do_this: "set it: times in records and waits after a reboot rely on it".to_owned(),
+            what: format!("the clock shows {now}"),
+            do_this: "set the clock: records and waits after a reboot use it".to_owned(),
         });
     }
 }

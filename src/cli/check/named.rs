@@ -71,8 +71,10 @@ pub(super) fn program(root: &Path, command: &[String], whose: &str, key: &str) -
         })
     };
     (!found).then(|| Finding {
-        what: format!("{whose} can't be run: {}", program.display()),
-        do_this: format!("correct {key} in handoffd.toml, install it, or chmod +x it"),
+        what: format!("can't run {whose}: {}", program.display()),
+        do_this: format!(
+            "correct {key} in handoffd.toml, install the program, or run chmod +x on it"
+        ),
     })
 }
 
@@ -87,8 +89,7 @@ fn keys<'a>(agent: &'a str, specialist: &'a Specialist) -> impl Iterator<Item = 
     let keys = variables.filter(|(name, value)| looks_like_key(name, value));
     keys.map(move |(name, _)| {
         format!(
-            "env.{name} of {agent} looks like a key, and handoffd.toml is no place for one: set it in \
-             the daemon's environment, and name it in pass_env = [\"{name}\"]"
+            "env.{name} of {agent} looks like a secret: set it in the daemon's environment instead, and list it in pass_env = [\"{name}\"]"
         )
     })
 }
@@ -133,7 +134,7 @@ fn working_dir(root: &Path, agent: &str, specialist: &Specialist) -> Option<Find
             "the working_dir of {agent} is not a folder: {}",
             folder.display()
         ),
-        do_this: "make it, or correct working_dir in handoffd.toml".to_owned(),
+        do_this: "create it, or correct working_dir in handoffd.toml".to_owned(),
     })
 }
 
@@ -144,10 +145,9 @@ fn agents(config: &Config, findings: &mut Vec<Finding>) {
             return;
         }
         findings.push(Finding {
-            what: format!("{whose} names {agent}, and no specialist is called that"),
+            what: format!("{whose} names {agent}, which is not a configured specialist"),
             do_this: format!(
-                "add [specialists.\"{agent}\"] with a command to handoffd.toml, or name one that \
-                 is there, or human"
+                "add [specialists.\"{agent}\"] with a command to handoffd.toml, or name a configured specialist or human"
             ),
         });
     };
@@ -178,7 +178,7 @@ fn schemas(layout: &Layout, config: &Config, findings: &mut Vec<Finding>, notes:
                 Checked::Valid | Checked::Invalid(_) => continue,
                 Checked::Missing(why) if may_be_missing => {
                     notes.push(format!(
-                        "the {key} of {agent} can't be used: {why}; nothing is held against it"
+                        "the {key} of {agent} is unusable: {why}; the daemon skips the check"
                     ));
                     continue;
                 }
@@ -188,11 +188,11 @@ fn schemas(layout: &Layout, config: &Config, findings: &mut Vec<Finding>, notes:
                 ),
                 Checked::Broken(why) => (
                     why,
-                    format!("mend the schema, or correct {key} in handoffd.toml"),
+                    format!("fix the schema, or correct {key} in handoffd.toml"),
                 ),
             };
             findings.push(Finding {
-                what: format!("the {key} of {agent} can't be used: {why}"),
+                what: format!("the {key} of {agent} is unusable: {why}"),
                 do_this,
             });
         }

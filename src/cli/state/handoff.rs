@@ -21,20 +21,17 @@ use crate::store::tasks::StoreError;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Artifacts and decisions are added, blocking issues replaced. The document \
-                        has the same fields as a result: artifacts, decisions, blocking_issues, \
-                        warnings, quality_gates, and phase, from, to.\n\nExit code 1: a gate \
-                        failed, a human has to decide, or the task is unknown.\n\nExample:\n  \
+    after_help = "Adds artifacts and decisions, and replaces blocking issues. The document has the fields of a result: artifacts, decisions, blocking_issues, warnings, quality_gates, and phase, from, to.\n\nExit code 1: a gate failed, a person must decide, or the task is unknown.\n\nExample:\n  \
                         handoffd state handoff T --from coder --to tester --phase testing \
                         --artifact source=src/login.rs --decision 'JWT' --because 'stateless'"
 )]
 pub struct Options {
     #[arg(value_name = "TASK", add = complete::tasks())]
     task: String,
-    /// A document with what was done, or `-` for stdin
+    /// A document with the work, or `-` for stdin
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Who hands on; whoever had the task if this is not said
+    /// The agent that hands on [default: the agent that has the task]
     #[arg(long, value_name = "AGENT")]
     from: Option<String>,
     /// Who goes on
@@ -43,7 +40,7 @@ pub struct Options {
     /// The phase that begins
     #[arg(long, value_name = "PHASE")]
     phase: Option<String>,
-    /// What was decided; each with its --because
+    /// A decision; each needs a --because
     #[arg(long, value_name = "TEXT")]
     decision: Vec<String>,
     /// Why
@@ -52,31 +49,31 @@ pub struct Options {
     /// A decision with all its fields
     #[arg(long, value_name = "JSON")]
     decision_json: Vec<String>,
-    /// A file below the root that was made, with its type, as in source=src/a.rs
+    /// A file below the root, with its type, as in source=src/a.rs
     #[arg(long, value_name = "TYPE=PATH")]
     artifact: Vec<String>,
     /// An artifact with all its fields
     #[arg(long, value_name = "JSON")]
     artifact_json: Vec<String>,
-    /// What stands in the way
+    /// An issue that blocks the task
     #[arg(long, value_name = "TEXT")]
     blocking: Vec<String>,
-    /// What only a human can decide
+    /// An issue that only a person can decide
     #[arg(long, value_name = "TEXT")]
     needs_human: Vec<String>,
     /// An issue with all its fields
     #[arg(long, value_name = "JSON")]
     blocking_json: Vec<String>,
-    /// Leave the blocking issues as they are
+    /// Keep the blocking issues
     #[arg(long, conflicts_with_all = ["blocking", "needs_human", "blocking_json"])]
     keep_blocking: bool,
-    /// The human who lets it pass
+    /// The person who approves it
     #[arg(long, value_name = "NAME")]
     approved_by: Option<String>,
-    /// A name for this handoff: under one name it is applied once
+    /// A key for this handoff: each key is applied once
     #[arg(long, value_name = "KEY")]
     once: Option<String>,
-    /// Stay below fewer tokens than 500 in the summary
+    /// The most tokens of the summary, below 500
     #[arg(long, value_name = "N", default_value_t = MAX_SUMMARY_TOKENS)]
     max_tokens: usize,
 }
@@ -196,7 +193,7 @@ impl Options {
         }
         if self.decision.len() != self.because.len() {
             let text = format!(
-                "{} of --decision and {} of --because: every decision needs its reason",
+                "{} of --decision but {} of --because: every decision needs a reason",
                 self.decision.len(),
                 self.because.len()
             );
@@ -252,13 +249,13 @@ impl Options {
     fn say(&self, desk: &Desk, ended: Option<Ended>) -> Outcome {
         let asks = |reason: String| Failed::thing("HUMAN_REQUIRED", anyhow::anyhow!(reason));
         let told = match ended {
-            None => return Err(anyhow::anyhow!("nothing was decided").into()),
+            None => return Err(anyhow::anyhow!("the document is empty").into()),
             Some(Ended::Already { state, held: true }) => {
                 let reason = state.gate_reason(crate::policy::task::HUMAN).unwrap_or("");
                 return Err(asks(reason.to_owned()));
             }
             Some(Ended::Already { state, held: false }) => {
-                out::talk!("handoffd: this handoff was applied before; nothing was changed");
+                out::talk!("handoffd: this handoff was already applied; changed nothing");
                 command(Some(&state), &state, self.max_tokens)
             }
             Some(Ended::Now { before, step }) => match step {
@@ -311,7 +308,7 @@ fn parsed(flag: &str, texts: &[String]) -> Result<Vec<Value>, Failed> {
 /// The entry for a file that was made, as it is on disk.
 fn made(desk: &Desk, word: &str) -> Result<Value, Failed> {
     let Some((kind, path)) = word.split_once('=').filter(|(kind, _)| !kind.is_empty()) else {
-        let text = format!("--artifact {word}: write it as TYPE=PATH, like source=src/a.rs");
+        let text = format!("--artifact {word}: use TYPE=PATH, like source=src/a.rs");
         return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
     };
     let found = desk

@@ -16,7 +16,7 @@ use crate::protocol::task::{Change, Severity, TaskState};
 pub struct SummaryOptions {
     #[arg(value_name = "TASK", add = complete::tasks())]
     task: String,
-    /// Stay below fewer tokens than 500
+    /// The most tokens, below 500
     #[arg(long, value_name = "N", default_value_t = MAX_SUMMARY_TOKENS)]
     max_tokens: usize,
 }

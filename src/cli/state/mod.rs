@@ -33,17 +33,17 @@ pub struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// The whole state, readably; with --json as it is stored
+    /// Show the whole state; with --json as it is stored
     Show(Task),
-    /// What the next agent should know, in fewer than 500 tokens
+    /// Print a summary for the next agent, in fewer than 500 tokens
     Summary(look::SummaryOptions),
-    /// Store a document whose version is the stored one's + 1 (a new one: 1)
+    /// Store a document; its version must be the stored version + 1 (a new state: 1)
     Save(save::Options),
     /// Hand the task on, and print the command for the next agent
     Handoff(Box<handoff::Options>),
     /// Load the state as its next agent would, and check it
     Receive(receive::Options),
-    /// What each version changed
+    /// List what each version changed
     History(Task),
 }
 
@@ -100,7 +100,7 @@ impl Desk {
 
     fn unknown(&self, task: &TaskId) -> Failed {
         let root = self.layout.root().display();
-        let text = format!("no state is stored for the task {task} in {root}");
+        let text = format!("no state of the task {task} in {root}");
         Failed::thing("UNKNOWN_TASK", anyhow::anyhow!(text))
     }
 

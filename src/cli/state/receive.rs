@@ -9,11 +9,11 @@ use crate::cli::{Outcome, complete, out};
 use crate::policy::task::{MAX_SUMMARY_TOKENS, problems, summary, to_check};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 the agent can begin, 1 something is wrong.")]
+#[command(after_help = "Exit code: 0 the agent can start, 1 something is wrong.")]
 pub struct Options {
     #[arg(value_name = "TASK", add = complete::tasks())]
     task: String,
-    /// Check that the task is meant for this agent
+    /// Check that the task is for this agent
     #[arg(long = "as", value_name = "AGENT")]
     agent: Option<String>,
 }

@@ -12,13 +12,12 @@ use crate::protocol::task::{StateError, TaskState};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Load, raise `version` by one, change what you like, save. Exit code 1 and \
-                        both versions: somebody else was faster; load again.\n\nExample:\n  \
+    after_help = "Load the state, raise `version` by one, change it, save it. Exit code 1 with both versions: somebody else was faster; load again.\n\nExample:\n  \
                         handoffd state show T --json | jq '.version += 1 | .warnings += [\"slow\"]' \
                         | handoffd state save T -"
 )]
 pub struct Options {
-    /// The task, if you want it checked, and the document: a file, or `-` for stdin
+    /// The task (optional, to check it) and the document: a file, or `-` for stdin
     #[arg(value_name = "[TASK] FILE", required = true, num_args = 1..=2)]
     words: Vec<PathBuf>,
 }

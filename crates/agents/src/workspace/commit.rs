@@ -85,7 +85,7 @@ impl Tree {
             || ask(&self.path, &["rev-parse", "--verify", "--quiet", &ours]).is_none();
         if !ahead {
             return Ok(Some(format!(
-                "the work was left on {where_it_is}, which does not follow {}; merge it by hand",
+                "the work is on {where_it_is}, which does not follow {}; merge it by hand",
                 self.branch
             )));
         }
@@ -93,7 +93,7 @@ impl Tree {
         call(&self.path, &["branch", "--force", &self.branch, "HEAD"])?;
         call(&self.path, &["checkout", "--quiet", &self.branch])?;
         Ok(Some(format!(
-            "the work was left on {where_it_is}; {} was brought to it",
+            "the work is on {where_it_is}; moved {} there",
             self.branch
         )))
     }

@@ -145,7 +145,7 @@ impl Repository {
         }
         if !path.is_dir() {
             return Err(WorkspaceError::lasting(format!(
-                "the repository {shown} is not there; correct `repository` of the specialist"
+                "the repository {shown} does not exist; correct the specialist's `repository`"
             )));
         }
         let Some(common) = ask(
@@ -158,7 +158,7 @@ impl Repository {
                 "; it belongs to another user: run the daemon as that user, or allow it with \
                  `git config --global --add safe.directory`"
             } else {
-                "; make one with `git init`, or correct `repository` of the specialist"
+                "; create one with `git init`, or correct the specialist's `repository`"
             };
             return Err(WorkspaceError::lasting(format!(
                 "{shown} is not a git repository{owner}"
@@ -166,8 +166,8 @@ impl Repository {
         };
         if ask(path, &["rev-parse", "--is-bare-repository"]).as_deref() == Some("true") {
             return Err(WorkspaceError::lasting(format!(
-                "the repository {shown} is bare; clone it to a folder with a work tree and name that as \
-                 `repository`"
+                "the repository {shown} is bare; clone it to a folder with a work tree and set \
+                 `repository` to that"
             )));
         }
         let top = call(
@@ -215,7 +215,8 @@ impl Repository {
         ] {
             if own.join(name).exists() {
                 return Err(WorkspaceError::lasting(format!(
-                    "the repository {shown} is in the middle of {what}; end it with {end}, then retry"
+                    "the repository {shown} is in the middle of {what}; finish it with {end}, \
+                     then retry"
                 )));
             }
         }

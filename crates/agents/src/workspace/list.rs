@@ -78,14 +78,14 @@ fn look(line: String, path: PathBuf) -> Found {
 pub fn prune(folder: &Path, found: &Found, force: bool) -> Result<Pruned, WorkspaceError> {
     let Some(top) = &found.repository else {
         return Err(WorkspaceError::lasting(format!(
-            "{} belongs to no repository that is there; delete the folder by hand",
+            "the repository of {} no longer exists; delete the folder by hand",
             found.path.display()
         )));
     };
     let repository = Repository::open(top)?;
     if let Some(tree) = existing(&repository, folder, &found.line)? {
         drop(tree.back_on_branch(&repository)?);
-        tree.commit_all(&format!("{}: work that was left", found.line))?;
+        tree.commit_all(&format!("{}: work in progress", found.line))?;
         tree.remove(&repository)?;
     } else {
         // Never finished: nobody has worked in it.
@@ -129,7 +129,7 @@ pub fn diff(
 ) -> Result<String, WorkspaceError> {
     let is_hash = |text: &str| text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hash(base) || !is_hash(commit) {
-        return Err(WorkspaceError::lasting("the record names no commits"));
+        return Err(WorkspaceError::lasting("the record has no commits"));
     }
     let how = if stat { "--stat" } else { "--patch" };
     call(

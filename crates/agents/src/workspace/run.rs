@@ -101,8 +101,8 @@ fn in_tree(
     let tree = ready(&repository, &plan)?;
     let mut warnings: Vec<String> = Vec::new();
     warnings.extend(tree.back_on_branch(&repository)?);
-    if tree.commit_all(&format!("{}: work that was interrupted", handoff.id))? {
-        eprintln!("(committed what an interrupted attempt had left)");
+    if tree.commit_all(&format!("{}: interrupted work", handoff.id))? {
+        eprintln!("(committed the work of an interrupted attempt)");
     }
     let base = tree.begin(&handoff.id)?;
     let before = Snapshot::take(&repository.top);
@@ -137,7 +137,7 @@ impl Handoff {
     fn of(record: &[u8]) -> Result<Self, WorkspaceError> {
         let doc: Value = serde_json::from_slice(record).map_err(|_| {
             WorkspaceError::lasting(
-                "stdin is no record: start it as a specialist, or pipe a record into it",
+                "stdin is not a record: run this as a specialist, or pipe a record into it",
             )
         })?;
         let own = doc.get("handoffd");
@@ -167,7 +167,7 @@ fn execute(
     tree: &Tree,
 ) -> Result<(ExitStatus, Vec<u8>), WorkspaceError> {
     let Some((program, args)) = order.command.split_first() else {
-        return Err(WorkspaceError::lasting("there is no command to run"));
+        return Err(WorkspaceError::lasting("the command is missing"));
     };
     let mut command = Command::new(program);
     command
@@ -179,7 +179,7 @@ fn execute(
         command.stdout(Stdio::piped());
     }
     let mut child = command.spawn().map_err(|error| {
-        WorkspaceError::lasting(format!("the command {program} can't be started: {error}"))
+        WorkspaceError::lasting(format!("can't start the command {program}: {error}"))
     })?;
     let stdin = child.stdin.take();
     let record = record.to_vec();
@@ -223,7 +223,7 @@ fn outside(before: &Snapshot, after: &Snapshot, top: &Path) -> Option<String> {
     };
     (!changed.is_empty()).then(|| {
         format!(
-            "files outside the worktree changed meanwhile, in {}: {}{more}",
+            "files outside the worktree changed during the attempt, in {}: {}{more}",
             top.display(),
             named.join(", ")
         )
@@ -238,9 +238,8 @@ fn hand_out(
     warnings: Vec<String>,
     out: &mut dyn std::io::Write,
 ) -> Result<(), WorkspaceError> {
-    let failed = |error: std::io::Error| {
-        WorkspaceError::passing(format!("the result can't be written: {error}"))
-    };
+    let failed =
+        |error: std::io::Error| WorkspaceError::passing(format!("can't write the result: {error}"));
     let file = std::env::var_os("HANDOFF_RESULT").map(PathBuf::from);
     let in_file = file.as_ref().and_then(|file| fs::read(file).ok());
     if let (Some(path), Some(bytes)) = (&file, &in_file)

@@ -57,7 +57,7 @@ impl Plan {
 /// Takes the lock of a line: only one process works on a tree at a time.
 fn lock(folder: &Path, line: &str) -> Result<File, WorkspaceError> {
     let failed = |error: std::io::Error| {
-        WorkspaceError::passing(format!("{} can't be used: {error}", folder.display()))
+        WorkspaceError::passing(format!("can't use {}: {error}", folder.display()))
     };
     fs::DirBuilder::new()
         .recursive(true)
@@ -127,9 +127,8 @@ pub fn ready(repository: &Repository, plan: &Plan) -> Result<Tree, WorkspaceErro
         &path,
         &["reset", "--quiet", "--hard", "--no-recurse-submodules"],
     )?;
-    let git = git_folder(&path).ok_or_else(|| {
-        WorkspaceError::passing(format!("{} is no worktree after all", path.display()))
-    })?;
+    let git = git_folder(&path)
+        .ok_or_else(|| WorkspaceError::passing(format!("{} is not a worktree", path.display())))?;
     for file in &plan.copy {
         copy(&repository.top, &path, file)?;
     }
@@ -220,7 +219,7 @@ fn at_rest(git: &Path) {
 /// Removes the files that a kill left of a tree that was never finished.
 fn clear(repository: &Repository, path: &Path) -> Result<(), WorkspaceError> {
     let failed = |error: std::io::Error| {
-        WorkspaceError::passing(format!("{} can't be removed: {error}", path.display()))
+        WorkspaceError::passing(format!("can't remove {}: {error}", path.display()))
     };
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => {
@@ -244,7 +243,7 @@ fn clear(repository: &Repository, path: &Path) -> Result<(), WorkspaceError> {
         }
         Ok(_) => {
             return Err(WorkspaceError::lasting(format!(
-                "{} is in the way of a worktree; move it away",
+                "{} blocks a worktree; move it away",
                 path.display()
             )));
         }
@@ -311,9 +310,9 @@ fn start(repository: &Repository, plan: &Plan) -> Result<String, WorkspaceError>
     repository.commit(name).ok_or_else(|| {
         let shown = repository.top.display();
         WorkspaceError::lasting(if plan.base.is_some() {
-            format!("{shown} has no branch or commit {name}; correct `base` of the specialist")
+            format!("{shown} has no branch or commit {name}; correct the specialist's `base`")
         } else {
-            format!("the repository {shown} has no commit yet; make a first one")
+            format!("the repository {shown} has no commit yet; create the first one")
         })
     })
 }
@@ -336,7 +335,7 @@ fn copy(from: &Path, to: &Path, file: &str) -> Result<(), WorkspaceError> {
     })();
     copied.map(|_| ()).map_err(|error| {
         WorkspaceError::lasting(format!(
-            "`copy` names {file}, which can't be copied from {}: {error}",
+            "can't copy {file} (in `copy`) from {}: {error}",
             from.display()
         ))
     })
@@ -355,12 +354,12 @@ fn set_up(plan: &Plan, path: &Path) -> Result<(), WorkspaceError> {
         .stdout(std::io::stderr())
         .status()
         .map_err(|error| {
-            WorkspaceError::lasting(format!("`setup` ({words}) can't be started: {error}"))
+            WorkspaceError::lasting(format!("can't start `setup` ({words}): {error}"))
         })?;
     if status.success() {
         return Ok(());
     }
     Err(WorkspaceError::passing(format!(
-        "`setup` ({words}) failed with {status}; the log of the attempt has what it printed"
+        "`setup` ({words}) failed with {status}; read its output in the attempt's log"
     )))
 }
