@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use handoffd::clock::Wall;
+use handoffd::protocol::attempt::Attempt;
 use handoffd::protocol::dialect::{Dialect, dialect};
 use handoffd::protocol::document;
 use handoffd::protocol::export::as_package;
 use handoffd::protocol::lifecycle::State;
 use handoffd::protocol::name::Ext;
-use handoffd::protocol::record::{Attempt, Record};
+use handoffd::protocol::record::Record;
 use handoffd::protocol::yaml_write;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -233,7 +233,7 @@ fn a_page_beyond_the_last_says_how_many_there_are() {
     let matching = page(&["99", "--text", "done"]);
     assert_eq!(matching, "there is only one page\nexit 0\n");
     let none = page(&["99", "--text", "no such thing"]);
-    assert_eq!(none, "nothing matches\nexit 0\n");
+    assert_eq!(none, "no handoff matches\nexit 0\n");
 }
 
 #[test]

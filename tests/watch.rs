@@ -152,7 +152,7 @@ fn a_folder_made_again_is_watched_again() {
     for round in 0..5 {
         fs::remove_dir(&pending).unwrap();
         wait_for(&hints, &Hint::Replaced(PENDING));
-        assert!(watcher.describe().contains("not there"));
+        assert!(watcher.describe().contains("missing"));
         fs::create_dir(&pending).unwrap();
         wait_for(&hints, &rescan(PENDING));
         let name = format!("{round}.json");

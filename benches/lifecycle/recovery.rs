@@ -4,10 +4,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use handoffd::clock::{Clock, boot_id};
+use handoffd::protocol::attempt::Attempt;
 use handoffd::protocol::document;
 use handoffd::protocol::lifecycle::State;
 use handoffd::protocol::name::Ext;
-use handoffd::protocol::record::{Attempt, Record};
+use handoffd::protocol::record::Record;
 
 use crate::history::start;
 use crate::options::Options;

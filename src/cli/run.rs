@@ -7,7 +7,8 @@ use clap::Args;
 
 use crate::cli::{Failed, Global, Outcome, config_failed, out};
 use crate::config::Config;
-use crate::engine::start::{self, StartError};
+use crate::engine::start;
+use crate::engine::start_error::StartError;
 use crate::service::logs::{self, LogFormat};
 use crate::service::notify::Notifier;
 use crate::spool::layout::Layout;

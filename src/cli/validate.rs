@@ -118,7 +118,7 @@ fn named(file: &Path) -> Result<Option<HandoffId>, Failed> {
     }
     let why = match classify(file.file_name().unwrap_or_default().as_bytes()) {
         Name::Submission { id, .. } => return Ok(Some(id)),
-        Name::Bad { why, .. } => format!("invalid file name for a request: {why}"),
+        Name::Bad { why, .. } => why,
         Name::Temporary => {
             format!(
                 "the daemon ignores such a name, as a file that is still being written: {RIGHT}"

@@ -86,7 +86,7 @@ const BROKEN: &[Row] = &[
     ("X max_age = \"1h\"\n", 3, 11, "specialists.x.max_age", "only with mode = \"resident\""),
     ("X mode = \"resident\"\nmax_handoffs = 0\n", 4, 16, "specialists.x.max_handoffs", "from 1 to"),
     ("X mode = \"resident\"\nmax_age = \"0s\"\n", 4, 11, "specialists.x.max_age", "from 1ms"),
-    ("[specialists.\"*\"]\ncommand = [\"a\"]\nmode = \"resident\"\n", 3, 8, "specialists.\"*\".mode", "give the agents that stay their own"),
+    ("[specialists.\"*\"]\ncommand = [\"a\"]\nmode = \"resident\"\n", 3, 8, "specialists.\"*\".mode", "give resident agents entries of their own"),
     ("X rate = \"0/min\"\n", 3, 8, "specialists.x.rate", "use a rate like \"30/min\""),
     ("X rate = 30\n", 3, 8, "specialists.x.rate", "found 30; use a rate"),
     ("X retry = { jitter = 2 }\n", 3, 20, "specialists.x.retry.jitter", "from 0 to 1"),

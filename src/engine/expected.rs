@@ -181,7 +181,7 @@ mod tests {
         let expected = Expected::default();
         let spawn = |id: String, made: u64| Spawn {
             id,
-            request: map_of(json!({ "handoffd": { "parent": "p", "made": made } })),
+            request: map_of(&json!({ "handoffd": { "parent": "p", "made": made } })),
             refused: None,
         };
         let record = |mark: Option<&str>, chain: &str| {
@@ -217,7 +217,7 @@ mod tests {
         assert!(expected.chains().len() < MOST_CHAINS);
     }
 
-    fn map_of(value: serde_json::Value) -> Map<String, Value> {
+    fn map_of(value: &serde_json::Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
 }

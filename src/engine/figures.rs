@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::engine::Engine;
 use crate::engine::event::Event;
-use crate::engine::start::StartError;
+use crate::engine::start_error::StartError;
 use crate::figures::counts::{Counts, OTHER};
 use crate::figures::families::{Figures, seconds};
 use crate::figures::histogram::Histogram;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::engine::start::{StartError, system};
+use crate::engine::start_error::{StartError, system};
 use crate::keeper::is_alive;
 use crate::spool::layout::Layout;
 

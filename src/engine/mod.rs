@@ -68,6 +68,7 @@ pub mod sampling;
 mod shown;
 mod signals;
 pub mod start;
+pub mod start_error;
 pub mod story;
 mod strangers;
 mod succession;

@@ -26,12 +26,13 @@ use crate::engine::takeup::{judge_later, remember_cancels, running, take_up_veri
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Held, Key, Why};
 use crate::policy::next::{refusal, wait};
+use crate::protocol::attempt::AttemptOutcome;
 use crate::protocol::document;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::Ext;
-use crate::protocol::record::{AttemptOutcome, Record};
+use crate::protocol::record::Record;
 use crate::runner::collect;
 use crate::spool::change::Change;
 use crate::spool::claim::Origin;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::io;
-use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,8 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::clock::{Clock, Wall, boot_id};
-use crate::config::{Config, ConfigError, Watch};
-use crate::durable;
+use crate::config::{Config, Watch};
 use crate::engine::anchors::{self, Anchoring};
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::boards;
@@ -31,6 +29,7 @@ use crate::engine::past::Past;
 use crate::engine::readmit::finish_rejections;
 use crate::engine::recovery::{Found, recover_one, sweep_claims};
 use crate::engine::rights;
+use crate::engine::start_error::{StartError, no_keeper, system};
 use crate::engine::workers::Workers;
 use crate::engine::world::World;
 use crate::engine::{Busy, Engine, retention};
@@ -68,80 +67,6 @@ pub struct Options {
     pub program: PathBuf,
     /// Told what becomes of the daemon.
     pub observer: Arc<dyn Observer>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error("another handoffd runs on {root}{}", pid.map(|pid| format!(" (process \
-    {pid})")).unwrap_or_default())]
-    Locked { root: PathBuf, pid: Option<u64> },
-    #[error("{root}: {what}")]
-    Root { root: PathBuf, what: String },
-    /// What a shortage of the moment keeps from being read or made.
-    #[error("{root}: {what}")]
-    Short { root: PathBuf, what: String },
-    #[error("can't serve metrics at {listen} (metrics.listen)")]
-    Metrics {
-        listen: SocketAddrV4,
-        #[source]
-        source: io::Error,
-    },
-    #[error("{what}")]
-    System {
-        what: &'static str,
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl StartError {
-    /// Whether another start may succeed, with nothing changed in the root or the configuration.
-    pub fn is_passing(&self) -> bool {
-        match self {
-            Self::Short { .. } => true,
-            Self::Config(error) => error.is_passing(),
-            // A keeper that ends while it is spoken to met the shortage itself.
-            Self::System { source, .. } => {
-                durable::is_passing(source)
-                    || matches!(
-                        source.kind(),
-                        io::ErrorKind::BrokenPipe
-                            | io::ErrorKind::ConnectionReset
-                            | io::ErrorKind::ConnectionRefused
-                            | io::ErrorKind::UnexpectedEof
-                    )
-            }
-            Self::Metrics { source, .. } => durable::is_passing(source),
-            Self::Locked { .. } | Self::Root { .. } => false,
-        }
-    }
-
-    /// An error of the system about something in the root.
-    fn in_root(root: &Path, place: &str, error: &io::Error) -> Self {
-        let (root, what) = (root.to_owned(), format!("{place}{error}"));
-        if durable::is_passing(error) {
-            Self::Short { root, what }
-        } else {
-            Self::Root { root, what }
-        }
-    }
-}
-
-pub fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
-    move |source| StartError::System { what, source }
-}
-
-fn no_keeper(source: io::Error) -> StartError {
-    let what = match source.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            "the keeper of this root does not answer; if its process is suspended, continue or \
-             kill it"
-        }
-        _ => "can't start the keeper",
-    };
-    StartError::System { what, source }
 }
 
 /// Records and logs are not everybody's, whoever starts the daemon. A stricter umask stays.

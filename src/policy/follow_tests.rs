@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::protocol::record::Attempt;
+use crate::protocol::attempt::Attempt;
 
 fn config() -> Config {
     let text = r#"

@@ -11,7 +11,8 @@ use crate::policy::complete::warn;
 use crate::policy::human::asked_by;
 use crate::policy::judge::Failure;
 use crate::policy::next::{Decision, Facts, digest, failed};
-use crate::protocol::record::{AttemptError, Record};
+use crate::protocol::attempt::AttemptError;
+use crate::protocol::record::Record;
 
 /// Decides a record that waits for a person and got the answer `answer`, which approves it, when
 /// `told` says which gate refused the work.

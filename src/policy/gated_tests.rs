@@ -8,9 +8,9 @@ use crate::config::Config;
 use crate::policy::human::{Kind, ask_person};
 use crate::policy::judge::{Exit, failure};
 use crate::policy::retry::RetryPolicy;
+use crate::protocol::attempt::{Attempt, AttemptOutcome};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
-use crate::protocol::record::{Attempt, AttemptOutcome};
 
 fn sent(document: &serde_json::Value, attempts: u32, max_retries: u32) -> Record {
     let now = Now {

@@ -12,10 +12,11 @@ use crate::policy::judge::failure;
 use crate::policy::next::{Decision, Facts, close, decided, fail, failed, human_issue, refusal};
 use crate::policy::reports::{blocked, blocked_reason};
 use crate::protocol::agent::AgentName;
+use crate::protocol::attempt::AttemptOutcome;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
 use crate::protocol::lifecycle::State;
-use crate::protocol::record::{AttemptOutcome, Record};
+use crate::protocol::record::Record;
 use crate::protocol::view::View;
 
 /// Blocked: whoever the routes name helps, or nobody.

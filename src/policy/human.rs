@@ -71,9 +71,10 @@ pub fn ask_person(record: &mut Record, kind: Kind, reason: &str, now: Now, boot:
         .then(|| Inquiry::of_result(record.doc.get("result")?.as_object()?))
         .flatten()
         .unwrap_or_default();
-    let options = match asked.options.is_empty() {
-        false => asked.options,
-        true => view.options().unwrap_or_else(|| answers(&view, kind)),
+    let options = if asked.options.is_empty() {
+        view.options().unwrap_or_else(|| answers(&view, kind))
+    } else {
+        asked.options
     };
     wait(record, "human", length, reason, now, boot);
     if let Some(Value::Object(waiting)) = record.doc.get_mut("waiting") {

@@ -13,9 +13,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::policy::reports::{Known, asks_for_clarification, check};
+use crate::protocol::attempt::AttemptOutcome;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
-use crate::protocol::record::AttemptOutcome;
 use crate::protocol::result::{Claim, Output, claim, wrong_fields};
 
 pub use failures::{MEND, exit_words, failure, mend_cause, tail_of, unread_in_time};

@@ -35,7 +35,6 @@ pub(in crate::policy) fn word(verdict: &Verdict) -> String {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn exit_codes_and_results() {
     use Exit::{Code, Lives, Signal, Unknown};
     let cases: &[(Exit, &str, &str)] = &[

@@ -16,10 +16,11 @@ use crate::policy::human::{Kind, ask_person};
 use crate::policy::judge::{Delivered, Exit, Failure, Success, Verdict, failure, tail_of};
 use crate::policy::retry::RetryPolicy;
 use crate::policy::starts::{self, SAID};
+use crate::protocol::attempt::{AttemptError, AttemptOutcome};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::protocol::question::Inquiry;
-use crate::protocol::record::{AttemptError, AttemptOutcome, Record};
+use crate::protocol::record::Record;
 use crate::protocol::timer::Timer;
 
 /// The most of a failure that is handed to the next attempt.

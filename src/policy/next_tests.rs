@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::policy::judge::{Ended, Limits, judge};
-use crate::protocol::record::Attempt;
+use crate::protocol::attempt::Attempt;
 use crate::protocol::result::Output;
 
 fn facts(exit: Exit) -> Facts<'static> {

@@ -11,10 +11,10 @@ use crate::policy::rules::{
     self, ATTEMPTED, BLOCKED_BY, BLOCKED_NEXT, BLOCKED_REASON, BLOCKERS, CONTEXT, FIELD_TYPES,
     Finding, Kind, LISTED_REASON, MEASURABLE, PHASE, STATUS, SUMMARY, TELLING_SUMMARY,
 };
+use crate::protocol::attempt::AttemptOutcome;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::{FieldError, present};
 use crate::protocol::fields::{BLOCKED_REASONS, REPORT};
-use crate::protocol::record::AttemptOutcome;
 use crate::protocol::report::{ends, says};
 use crate::protocol::result::{Claim, SYNONYMS};
 use crate::protocol::shape::{check_fields, join};

@@ -3,7 +3,7 @@
 //! each time longer, and is started again.
 
 use crate::config::Rlimits;
-use crate::protocol::record::{Attempt, AttemptOutcome};
+use crate::protocol::attempt::{Attempt, AttemptOutcome};
 
 const FIRST_WAIT_MS: u64 = 1_000;
 const LONGEST_WAIT_MS: u64 = 60_000;
@@ -57,7 +57,7 @@ pub fn wait_ms(attempts: &[Attempt]) -> u64 {
 mod tests {
     use super::*;
     use crate::clock::Wall;
-    use crate::protocol::record::AttemptError;
+    use crate::protocol::attempt::AttemptError;
 
     #[test]
     fn what_the_system_is_short_of_passes_and_what_is_configured_does_not() {

@@ -4,9 +4,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::policy::judge::{EndedFor, Exit, Failure, Limits, failure, tail_of};
+use crate::protocol::attempt::AttemptOutcome;
 use crate::protocol::error::ErrorCode;
 use crate::protocol::error::SAID;
-use crate::protocol::record::AttemptOutcome;
 use crate::protocol::result::Output;
 
 /// The most of what it printed that is kept in the record.

@@ -43,12 +43,12 @@ fn check_error(ext: Ext, bytes: &[u8], kind: Kind, part: &str, place: Place) {
 #[test]
 fn text_that_holds_nothing() {
     for (ext, bytes, kind, part, place) in [
-        (Ext::Json, &b""[..], Kind::Empty, "nothing", NOWHERE),
+        (Ext::Json, &b""[..], Kind::Empty, "empty", NOWHERE),
         (
             Ext::Yaml,
             b"\xef\xbb\xbf \n\t",
             Kind::Empty,
-            "nothing",
+            "empty",
             NOWHERE,
         ),
         (Ext::Yaml, b"# only\n", Kind::Empty, "comments", NOWHERE),

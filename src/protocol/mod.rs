@@ -1,6 +1,7 @@
 //! The formats: what stands in files, and nothing that touches them.
 
 pub mod agent;
+pub mod attempt;
 mod block;
 pub mod control;
 pub mod destination;

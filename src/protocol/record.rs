@@ -6,14 +6,14 @@
 //! version does not know are kept.
 
 use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::clock::Wall;
 use crate::json_text;
 use crate::mutant;
+use crate::protocol::attempt::{Attempt, AttemptOutcome};
 use crate::protocol::block::{put, take, take_list, take_map};
-use crate::protocol::field::{FieldError, find};
+use crate::protocol::field::find;
 use crate::protocol::json;
 use crate::protocol::lifecycle::State;
 use crate::protocol::links::Links;
@@ -59,73 +59,6 @@ pub const LIFTED: [&str; 6] = [
     "warnings",
     "errors",
 ];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AttemptOutcome {
-    Completed,
-    Failed,
-    Timeout,
-    Stalled,
-    Interrupted,
-    Cancelled,
-    Blocked,
-    NeedsReview,
-    Delegated,
-    Held,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Attempt {
-    pub number: u32,
-    pub started_at: Wall,
-    #[serde(default)]
-    pub ended_at: Option<Wall>,
-    #[serde(default)]
-    pub outcome: Option<AttemptOutcome>,
-    #[serde(default)]
-    pub exit_code: Option<i32>,
-    #[serde(default)]
-    pub signal: Option<i32>,
-    #[serde(default)]
-    pub error: Option<AttemptError>,
-    /// The attempt's log, relative to the root; absent where it said nothing.
-    #[serde(default)]
-    pub log: Option<String>,
-    /// How long it ran, by the clock that does not jump.
-    #[serde(default)]
-    pub milliseconds: Option<u64>,
-    /// What it cost, by its own count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Map<String, Value>>,
-}
-
-impl Attempt {
-    /// One that begins now; how it ends is not known yet.
-    pub fn begun(number: u32, started_at: Wall) -> Self {
-        Self {
-            number,
-            started_at,
-            ended_at: None,
-            outcome: None,
-            exit_code: None,
-            signal: None,
-            error: None,
-            log: None,
-            milliseconds: None,
-            usage: None,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttemptError {
-    pub code: String,
-    pub message: String,
-    /// The fields that were wrong, for the next attempt to mend.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<FieldError>,
-}
 
 /// The daemon's own part of a record, the value of its `handoffd` key.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,6 +1,7 @@
 //! What a record keeps, gives back and refuses.
 
 use super::*;
+use crate::clock::Wall;
 
 fn doc(text: &str) -> Map<String, Value> {
     let Value::Object(map) = json::parse_own(text).unwrap() else {

@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    fn kept(usage: Value) -> Option<Value> {
+    fn kept(usage: &Value) -> Option<Value> {
         let result = json!({"metadata": {"usage": usage}});
         of_result(result.as_object().unwrap()).map(Value::Object)
     }
@@ -76,11 +76,11 @@ mod tests {
     #[test]
     fn only_figures_and_short_words_are_kept() {
         let usage = json!({"input_tokens": 7, "cost_usd": 0.5, "model": "m", "cached": true});
-        assert_eq!(kept(usage.clone()), Some(usage));
+        assert_eq!(kept(&usage), Some(usage));
         let huge: Value = serde_json::from_str("1e400").unwrap();
         let odd = json!({"cost_usd": -1, "turns": huge, "model": "m".repeat(999), "more": [1], "n": null});
-        assert_eq!(kept(odd), None);
-        assert_eq!(kept(json!("free")), None);
+        assert_eq!(kept(&odd), None);
+        assert_eq!(kept(&json!("free")), None);
         assert_eq!(of_result(&Map::new()), None);
     }
 

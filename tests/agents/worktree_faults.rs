@@ -35,7 +35,7 @@ fn a_repository_that_cannot_be_used_is_a_clear_error_before_the_command_starts()
     );
     fails(
         &run(&["--copy", "absent"]),
-        "`copy` names absent, which can't be copied",
+        "can't copy absent (in `copy`)",
         false,
     );
     let failing = r#"["sh","-c","echo no registry >&2; exit 9"]"#;
@@ -46,7 +46,7 @@ fn a_repository_that_cannot_be_used_is_a_clear_error_before_the_command_starts()
     );
     fails(
         &run(&["--setup", r#"["no-such-program"]"#]),
-        "can't be started",
+        "can't start `setup`",
         false,
     );
     let lock = shop.repository.join(".git/index.lock");
@@ -146,7 +146,7 @@ fn an_agent_that_leaves_its_branch_or_its_tree_is_noticed() {
     assert_eq!(shop.git(&["show", "handoffd/x:d"]), "d");
     let warning = said["warnings"][0].as_str().unwrap();
     assert!(
-        warning.contains("left on no branch; handoffd/x was brought to it"),
+        warning.contains("the work is on no branch; moved handoffd/x there"),
         "{warning}"
     );
     let outside = format!("echo oops > {}/oops", shop.repository.display());

@@ -157,7 +157,7 @@ fn a_command_that_can_t_be_set_aside_is_told_of_and_goes_once_it_can() {
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
         assert_eq!(refusals(&root), 0, "{in_the_way}");
         fs::remove_file(&rejected).unwrap();
-        assert!(refused(&root, "evil").contains("named"));
+        assert!(refused(&root, "evil").contains("must end in .json"));
         assert!(refused(&root, "nobody.json").contains("nosuch"));
         wait_until("the problem is gone", || {
             (root.problems() == "[]").then_some(())

@@ -85,7 +85,7 @@ fn a_report_that_is_only_quoted_is_text() {
     drop_prints(&root, "odd", odd);
     let record = root.completed("odd");
     assert_eq!(record["output"]["text"], odd);
-    assert!(warnings(&record).contains("kept as text"), "{record:#}");
+    assert!(warnings(&record).contains("as text"), "{record:#}");
 }
 
 #[test]

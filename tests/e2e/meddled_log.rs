@@ -7,7 +7,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::common::{Daemon, Root, orders, text, wait_until};
 
@@ -19,8 +18,7 @@ fn log(root: &Root) -> PathBuf {
 }
 
 fn hash(line: &str) -> String {
-    let digest = Sha256::digest(line.as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    handoffd::protocol::digest::sha256(line.as_bytes())
 }
 
 /// Makes the whole log anew, each line linked with the one before, after `edit` changed the lines.

@@ -105,7 +105,7 @@ fn a_name_that_can_t_be_an_id_is_refused_as_in_pending() {
         let id = format!("rejected-{}", &digest[..12]);
         let (record, code) = root.failed(&id);
         assert_eq!(code, "SCHEMA_VALIDATION_FAILED", "{record:#}");
-        assert!(text(&record["error"]["message"]).contains("can't be an id"));
+        assert!(text(&record["error"]["message"]).contains("not a valid id"));
         let bytes = root.path(&format!("handoffs/failed/{id}.rejected"));
         wait_until("its bytes", || {
             bytes.symlink_metadata().is_ok().then_some(())

@@ -167,7 +167,7 @@ pub fn one_whose_file_is_another_by_then_is_given_back(bench: &Bench) {
     fs::write(bench.path("taken.taken"), "another").unwrap();
     fs::write(bench.path("go"), "").unwrap();
     assert!(returned(&daemon, "changed").contains("changed"));
-    assert!(returned(&daemon, "gone").contains("no longer there"));
+    assert!(returned(&daemon, "gone").contains("no longer exists"));
     assert!(returned(&daemon, "taken").contains("taken"));
     let read = |name: &str| fs::read_to_string(bench.path(name)).unwrap();
     assert_eq!(read("changed.pending"), "and then edited");

@@ -31,7 +31,10 @@ fn a_path_is_no_id_whatever_it_leads_to() {
             &["ask", "--comment", "why?"],
         ] {
             let told = root.see(&[command, &[id]].concat());
-            assert!(told.contains("no handoff is called"), "{command:?}: {told}");
+            assert!(
+                told.contains("no handoff has the id"),
+                "{command:?}: {told}"
+            );
             assert!(told.ends_with("exit 1\n"), "{command:?}: {told}");
         }
     }
@@ -64,10 +67,10 @@ fn filters_narrow_each_other() {
         assert!(root.see(args).contains(found));
     }
     let told = root.see(&["list", "--state", "failed", "--waiting", "human"]);
-    assert!(told.starts_with("nothing matches"), "{told}");
+    assert!(told.starts_with("no handoff matches"), "{told}");
     let bulk = ["retry", "--state", "completed", "--yes"];
     let told = root.see(&[&bulk[..], &code].concat());
-    assert!(told.contains("nothing is retried"), "{told}");
+    assert!(told.contains("nothing to retry"), "{told}");
     let commands = fs::read_dir(root.path("handoffs/control")).unwrap();
     assert_eq!(commands.count(), 0);
 }
@@ -89,7 +92,7 @@ fn a_limit_that_never_comes_is_none() {
         assert!(told.ends_with("exit 0\n"), "{args:?}: {told}");
     }
     let told = root.see(&["list", "--page", "0"]);
-    assert!(told.contains("pages are counted from 1"), "{told}");
+    assert!(told.contains("the first page is 1"), "{told}");
     assert!(told.ends_with("exit 2\n"), "{told}");
 }
 
@@ -183,7 +186,7 @@ fn of_two_files_with_one_id_none_is_dropped() {
         files[0].to_str().unwrap(),
         files[1].to_str().unwrap(),
     ]);
-    assert!(told.contains("two of the files have the id twin"), "{told}");
+    assert!(told.contains("two files have the id twin"), "{told}");
     assert!(told.ends_with("exit 1\n"), "{told}");
     assert_eq!(
         fs::read_dir(root.path("handoffs/pending")).unwrap().count(),

@@ -85,7 +85,7 @@ fn looking_at_a_bare_root_finds_little_and_makes_nothing() {
     assert_eq!(waited.status.code(), Some(124), "{}", said(&waited));
     let unknown = said(&root.run(&["audit", "first"]));
     assert!(
-        unknown.contains("knows no handoff called first"),
+        unknown.contains("has no handoff with the id first"),
         "{unknown}"
     );
 }
@@ -111,7 +111,10 @@ fn what_is_packed_is_waited_for_where_its_folder_is_gone() {
 fn what_is_dropped_can_be_cancelled_before_a_daemon_has_run() {
     let root = bare();
     let told = root.see(&["cancel", "first"]);
-    assert!(told.contains("carried out when one is started"), "{told}");
+    assert!(
+        told.contains("the next one carries out the command"),
+        "{told}"
+    );
     let commands = fs::read_dir(root.path("handoffs/control")).unwrap();
     assert_eq!(commands.count(), 1);
 }

@@ -73,33 +73,33 @@ fn what_is_not_there_is_found_before_a_handoff_needs_it() {
     for (config, what, do_this) in [
         (
             specialist("verify = [\"no-such-program\"]"),
-            "the verify command of @a can't be run: no-such-program",
+            "can't run the verify command of @a: no-such-program",
             "correct verify",
         ),
         (
             specialist("verify = [\"tools/text\"]"),
-            "the verify command of @a can't be run: ",
+            "can't run the verify command of @a: ",
             "chmod +x",
         ),
         (
             "[notify]\nfailed = [\"tools/none.sh\"]\n".to_owned(),
-            "the command of notify.failed can't be run: ",
+            "can\'t run the command of notify.failed: ",
             "correct notify.failed",
         ),
         (
             "[notify]\nwaiting_human = [\"tools\"]\n".to_owned(),
-            "the command of notify.waiting_human can't be run: tools",
+            "can\'t run the command of notify.waiting_human: tools",
             "correct notify.waiting_human",
         ),
         (
             "[notify]\ncompleted = [\"./tools\"]\n".to_owned(),
-            "the command of notify.completed can't be run: ",
+            "can\'t run the command of notify.completed: ",
             "correct notify.completed",
         ),
         (
             gate.to_owned(),
-            "the command of the gate units can't be run: no-such-program",
-            "install it",
+            "can't run the command of the gate units: no-such-program",
+            "install the program",
         ),
         (
             "[workflows.w]\nsteps = [{ phase = \"p\", agent = \"@nobody\" }]\n".to_owned(),
@@ -113,18 +113,18 @@ fn what_is_not_there_is_found_before_a_handoff_needs_it() {
         ),
         (
             specialist("input_schema = \"none.json\""),
-            "the input_schema of @a can't be used: no schema",
+            "the input_schema of @a is unusable: no schema",
             "put it into schemas/",
         ),
         (
             specialist("output_schema = \"cut.json\""),
-            "the output_schema of @a can't be used: the schema 'cut.json' is not JSON",
-            "mend the schema",
+            "the output_schema of @a is unusable: the schema 'cut.json' is not JSON",
+            "fix the schema",
         ),
         (
             specialist("output_schema = \"wrong.json\""),
             "is not a valid JSON Schema",
-            "mend the schema",
+            "fix the schema",
         ),
         (
             specialist("input_schema = \"refers.json\""),

@@ -46,12 +46,12 @@ fn what_intake_refuses_is_not_fine() {
     let large = plain.replace('{', &format!("{{{}", " ".repeat(5000)));
     let alone = json!({"target": {"agent_id": "coder"}, "depends_on": ["alone"]}).to_string();
     for (name, text, why) in [
-        ("large.json", &large, "more than daemon.max_request_size"),
+        ("large.json", &large, "daemon.max_request_size allows"),
         ("x.json", &request(Some("y"), "coder"), "must be the same"),
-        ("bad name.json", &plain, "can't be a request's"),
-        ("x.txt", &plain, "can't be a request's"),
-        ("a~2.json", &plain, "can't be a request's"),
-        (".hid.json", &plain, "left alone"),
+        ("bad name.json", &plain, "not a valid id"),
+        ("x.txt", &plain, "unsupported extension"),
+        ("a~2.json", &plain, "not a valid id"),
+        (".hid.json", &plain, "ignores such a name"),
         ("done.json", &plain, "the id done is taken"),
         ("queued.json", &plain, "the id queued is taken"),
         ("alone.json", &alone, "depends on itself"),

@@ -221,7 +221,7 @@ fn work_that_a_full_disk_holds_up_is_reported_and_goes_on() {
         let ended = scenarios::traced_to_the_end(&root, trial.scenario, trial.fault());
         let mut found = scenarios::breaches(&root, trial.scenario, Strict::Exactly);
         let log = last_log(&root);
-        if !log.contains("nothing can be written (No space left on device") {
+        if !log.contains("can't write to disk (No space left on device") {
             found.push(format!("{:?}: not a word of it: {log}", trial.scenario));
         }
         if !ended.status.success() || ended.struck.is_none() {

@@ -268,7 +268,7 @@ fn a_file_that_can_not_be_moved_or_grows_for_ever_stops_nobody() {
         for name in ["fixed.json", "broken.json"] {
             let told = || {
                 root.problems()
-                    .contains(&format!("{name} can't be moved"))
+                    .contains(&format!("can't move handoffs/pending/{name}"))
                     .then_some(())
             };
             wait_until("both to be reported", told);

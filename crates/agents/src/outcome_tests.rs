@@ -115,7 +115,7 @@ fn a_denied_permission_is_a_question_until_a_person_refused_it() {
     assert_eq!(went_on["status"], "complete");
     assert_eq!(
         went_on["warnings"][0],
-        "claude was refused, as a person decided: run: git push"
+        "claude: a person refused permission: run: git push"
     );
 }
 
@@ -147,7 +147,7 @@ fn changed_files_are_listed_and_missing_ones_are_named() {
     );
     assert_eq!(
         listed["warnings"][0],
-        "the report does not list files that changed: c.rs"
+        "the report omits changed files: c.rs"
     );
     let silent = Value::Object(result(&done("text", Value::Null), &facts));
     assert_eq!(silent["files_modified"].as_array().unwrap().len(), 3);

@@ -35,11 +35,11 @@ fn a_wrong_template_names_line_and_hint() {
     for (template, expected) in [
         (
             "a\n\n{{tasks}}",
-            "the placeholder {{tasks}} in line 3 is unknown; did you mean {{task}}?",
+            "unknown placeholder {{tasks}} in line 3; did you mean {{task}}?",
         ),
         (
             "{{zzz}}",
-            "the placeholder {{zzz}} in line 1 is unknown; these are known: agent, answer",
+            "unknown placeholder {{zzz}} in line 1; known are: agent, answer",
         ),
         (
             "a\nb {{task",

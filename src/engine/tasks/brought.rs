@@ -5,10 +5,11 @@ use serde_json::{Map, Value};
 use crate::clock::Wall;
 use crate::policy::next::human_issue;
 use crate::policy::task::{Delta, Given};
+use crate::protocol::attempt::{Attempt, AttemptOutcome};
 use crate::protocol::dialect::Dialect;
 use crate::protocol::field::FieldError;
 use crate::protocol::lifecycle::State;
-use crate::protocol::record::{Attempt, AttemptOutcome, Record};
+use crate::protocol::record::Record;
 use crate::protocol::task::{Phase, TaskId};
 use crate::protocol::view::View;
 

@@ -9,9 +9,10 @@ use super::{Asked, Author};
 use crate::clock::Wall;
 use crate::config::Config;
 use crate::protocol::agent::AgentName;
+use crate::protocol::attempt::{Attempt, AttemptOutcome};
 use crate::protocol::digest::{Key, sha256};
 use crate::protocol::links::Spawn;
-use crate::protocol::record::{Attempt, AttemptOutcome, Record};
+use crate::protocol::record::Record;
 use crate::protocol::view::View;
 
 /// Helpers that a result asks for. `Err` with those of them that may not be, at least one.

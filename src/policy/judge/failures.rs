@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::{Ended, Exit, Failure, Limits};
+use crate::protocol::attempt::AttemptOutcome;
 use crate::protocol::error::{ErrorCode, QUOTED};
 use crate::protocol::field::FieldError;
-use crate::protocol::record::AttemptOutcome;
 use crate::protocol::result::Output;
 
 /// What to do about fields that the last attempt still had wrong. A retry by hand begins anew, so

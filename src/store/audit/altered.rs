@@ -48,7 +48,7 @@ impl fmt::Display for Altered {
         match found {
             0 => write!(f, "line {expected} is gone, and all before it")?,
             _ if found == expected => {
-                write!(f, "the end of line {expected} is not what was written")?
+                write!(f, "the end of line {expected} is not what was written")?;
             }
             _ => write!(f, "line {expected} was the last, and line {found} is now")?,
         }

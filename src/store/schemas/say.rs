@@ -226,32 +226,19 @@ pub(super) fn sentence_within(fault: &Fault<'_>, levels: usize) -> String {
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             unknown(unexpected.iter())
         }
-        Kind::AdditionalItems { limit } => {
-            format!(
-                "at most {} allowed, has {}",
-                some(value, limit),
-                many(value)
-            )
-        }
         Kind::UnevaluatedItems { unexpected } => {
             format!(
                 "has items that no rule allows: {}",
                 list(unexpected.iter().map(|item| shortened(item, SHOWN)))
             )
         }
+        Kind::AdditionalItems { limit } => at_most(value, limit),
         Kind::MaxItems { limit } | Kind::MaxProperties { limit } | Kind::MaxLength { limit } => {
-            format!(
-                "at most {} allowed, has {}",
-                some(value, limit),
-                many(value)
-            )
+            at_most(value, limit)
         }
         Kind::MinItems { limit } | Kind::MinProperties { limit } | Kind::MinLength { limit } => {
-            format!(
-                "at least {} needed, has {}",
-                some(value, limit),
-                many(value)
-            )
+            let needed = some(value, limit);
+            format!("at least {needed} needed, has {}", many(value))
         }
         Kind::Minimum { limit } => must_be("at least", limit, value),
         Kind::Maximum { limit } => must_be("at most", limit, value),
@@ -303,6 +290,14 @@ pub(super) fn sentence_within(fault: &Fault<'_>, levels: usize) -> String {
         Kind::Custom { message, .. } => shortened(message, SHOWN_LIST),
         Kind::Referencing(error) => shortened(&error.to_string(), SHOWN_LIST),
     }
+}
+
+fn at_most(value: &Value, limit: impl std::fmt::Display) -> String {
+    format!(
+        "at most {} allowed, has {}",
+        some(value, limit),
+        many(value)
+    )
 }
 
 fn must_be(how: &str, limit: &Value, value: &Value) -> String {
