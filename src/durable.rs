@@ -20,6 +20,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 
+use handoffd_sys::fs::{Disk, Fs, Rename};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -27,6 +28,7 @@ use crate::mutant;
 
 use owner::Owner;
 
+pub use handoffd_sys::fs::start_writeback;
 pub use take::{Identity, TakeError, take};
 
 /// Whether syncs reach the disk or are skipped.
@@ -38,16 +40,7 @@ pub enum Durability {
 
 /// Moves `from` to `to` in one step and fails with `AlreadyExists` where `to` is taken.
 pub fn move_no_replace(from: &Path, to: &Path) -> io::Result<()> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(()),
-        // Some file systems know the call but not the flag. Linking first can't overwrite
-        // either, but shows the file under both names for a moment.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
-        }
-        Err(errno) => Err(errno.into()),
-    }
+    Disk.rename(from.into(), to.into(), Rename::NoReplace)
 }
 
 /// Like [`move_no_replace`], into a folder that is held open.
@@ -70,7 +63,7 @@ pub fn open_folder(path: &Path) -> io::Result<File> {
 
 /// Moves `from` over `to`, replacing it in one step.
 pub fn replace(from: &Path, to: &Path) -> io::Result<()> {
-    std::fs::rename(from, to)
+    Disk.rename(from.into(), to.into(), Rename::Replace)
 }
 
 /// Like [`move_no_replace`], within a folder that is held open: wherever its name leads by now.
@@ -119,22 +112,7 @@ pub fn move_as(from: &File, name: &OsStr, to: &File, new: &OsStr) -> Result<(), 
 
 /// Exchanges two existing files. Afterwards each stands under the other's name.
 pub fn exchange(a: &Path, b: &Path) -> io::Result<()> {
-    match rustix::fs::renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
-        Ok(()) => Ok(()),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => exchange_by_link(a, b),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// For file systems without an exchange: `b` is kept under a spare name, `a` replaces it, and
-/// the spare takes `a`'s name. `b` is whole at every moment.
-fn exchange_by_link(a: &Path, b: &Path) -> io::Result<()> {
-    let mut spare = a.as_os_str().to_owned();
-    spare.push(".spare");
-    let spare = Path::new(&spare);
-    std::fs::hard_link(b, spare)?;
-    std::fs::rename(a, b)?;
-    std::fs::rename(spare, a)
+    Disk.rename(a.into(), b.into(), Rename::Exchange)
 }
 
 /// Creates `path` with `bytes`, refusing to overwrite. Nothing is synced yet.
@@ -223,19 +201,6 @@ pub fn create_anew(path: &Path, bytes: &[u8]) -> io::Result<File> {
         }
         created => created,
     }
-}
-
-/// Starts writing a file's pages out without waiting, so that a batch of syncs shares one
-/// commit of the file system's journal.
-pub fn start_writeback(file: &File) {
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::fd::AsRawFd;
-        // SAFETY: a plain system call on a descriptor that `file` keeps open.
-        unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = file;
 }
 
 /// Returns once the file's content would survive a power cut.
@@ -457,20 +422,6 @@ mod tests {
             for (n, result) in said.iter().enumerate() {
                 assert_eq!(result.is_err(), n % 3 == 0, "{n} of {count}");
             }
-        }
-    }
-
-    #[test]
-    fn both_ways_to_exchange_agree() {
-        for way in [exchange, exchange_by_link] {
-            let dir = tempfile::tempdir().unwrap();
-            let (a, b) = (dir.path().join("a"), dir.path().join("b"));
-            create(&a, b"a").unwrap();
-            create(&b, b"b").unwrap();
-            way(&a, &b).unwrap();
-            assert_eq!(std::fs::read(&a).unwrap(), b"b");
-            assert_eq!(std::fs::read(&b).unwrap(), b"a");
-            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
         }
     }
 

@@ -14,6 +14,8 @@ use std::path::Path;
 use crate::mutant;
 
 pub use crate::durable::{Identity, at};
+use handoffd_sys::fs::set_lease;
+pub use handoffd_sys::fs::{Lease, ignore_lease_signals};
 
 #[derive(Debug)]
 pub enum Looked {
@@ -172,13 +174,6 @@ fn writer_of(file: &File) -> Writer {
     }
 }
 
-/// What a lease asks: that nobody writes, or that nobody else has it open at all.
-#[derive(Debug, Clone, Copy)]
-pub enum Lease {
-    Read,
-    Write,
-}
-
 /// Takes a lease, to learn whether it can be had: `WouldBlock` says that somebody is in the way,
 /// anything else that the system would not tell. It is given back when `file` is closed, which is
 /// to be soon. (A writer that opens the file in between waits for a few microseconds; the signal
@@ -190,33 +185,6 @@ pub fn try_lease(file: &File, lease: Lease) -> io::Result<()> {
 /// Gives a lease back before its file is closed.
 pub fn give_up_lease(file: &File) -> io::Result<()> {
     set_lease(file, None)
-}
-
-#[cfg(target_os = "linux")]
-fn set_lease(file: &File, lease: Option<Lease>) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    const F_SETLEASE: libc::c_int = 1024;
-    let kind = match lease {
-        Some(Lease::Read) => libc::F_RDLCK,
-        Some(Lease::Write) => libc::F_WRLCK,
-        None => libc::F_UNLCK,
-    };
-    // SAFETY: fcntl with integer arguments on a descriptor that `file` keeps open.
-    match unsafe { libc::fcntl(file.as_raw_fd(), F_SETLEASE, kind) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn set_lease(_file: &File, _lease: Option<Lease>) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Must be called once before leases are used: the default action of SIGIO ends the process.
-pub fn ignore_lease_signals() {
-    // SAFETY: SIG_IGN is a valid disposition; no handler runs.
-    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
 }
 
 #[cfg(test)]

@@ -159,3 +159,35 @@ pub(super) fn exchange_by_link(from: At<'_>, to: At<'_>) -> io::Result<()> {
         from_name,
     )?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_exchange_agree() {
+        let by_flag = |a: At<'_>, b: At<'_>| Disk.rename(a, b, Rename::Exchange);
+        for way in [by_flag, exchange_by_link] {
+            let dir = tempfile::tempdir().unwrap();
+            let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+            std::fs::write(&a, "a").unwrap();
+            std::fs::write(&b, "b").unwrap();
+            way(At::from(&a), At::from(&b)).unwrap();
+            assert_eq!(std::fs::read(&a).unwrap(), b"b");
+            assert_eq!(std::fs::read(&b).unwrap(), b"a");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_exchanged_leaves_no_spare_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (above, below) = (dir.path().join("above"), dir.path().join("above/below"));
+        std::fs::create_dir(&above).unwrap();
+        std::fs::write(&below, "").unwrap();
+        Disk.rename(At::from(&above), At::from(&below), Rename::Exchange)
+            .unwrap_err();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(&above).unwrap().count(), 1);
+    }
+}

@@ -263,17 +263,19 @@ pub fn ignore_lease_signals() {
     unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
 }
 
+/// [`Handle::start_writeback`] for a file that no handle holds.
 #[cfg(target_os = "linux")]
-fn start_writeback(file: &File) {
+pub fn start_writeback(file: &File) {
     // SAFETY: a plain system call on a descriptor that `file` keeps open.
     unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start_writeback(_file: &File) {}
+pub fn start_writeback(_file: &File) {}
 
+/// [`Handle::lease`] for a file that no handle holds.
 #[cfg(target_os = "linux")]
-fn set_lease(file: &File, lease: Option<Lease>) -> io::Result<()> {
+pub fn set_lease(file: &File, lease: Option<Lease>) -> io::Result<()> {
     const F_SETLEASE: libc::c_int = 1024;
     let kind = match lease {
         Some(Lease::Read) => libc::F_RDLCK,
@@ -288,6 +290,6 @@ fn set_lease(file: &File, lease: Option<Lease>) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn set_lease(_file: &File, _lease: Option<Lease>) -> io::Result<()> {
+pub fn set_lease(_file: &File, _lease: Option<Lease>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

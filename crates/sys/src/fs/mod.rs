@@ -20,7 +20,9 @@ use std::io;
 use std::path::Path;
 
 pub use disk::Disk;
-pub use handle::{Handle, Lease, Lock, OpenFile, Synced, ignore_lease_signals};
+pub use handle::{
+    Handle, Lease, Lock, OpenFile, Synced, ignore_lease_signals, set_lease, start_writeback,
+};
 
 /// Which file is meant.
 #[derive(Debug, Clone, Copy)]
