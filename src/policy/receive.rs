@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::policy::intake::{MOST_ACTIONS, left_out};
 use crate::policy::judge::Failure;
+use crate::policy::misnamed::misnamed;
 use crate::policy::next::refusal;
 use crate::policy::reports::{dropped_findings, listed, telling, vague};
 use crate::policy::rules::{
@@ -151,7 +152,14 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
     };
     errors.extend(sorted.errors);
     warnings.extend(sorted.warnings);
-    let refusal = refused(view, &errors, &missing);
+    let slips = misnamed(view);
+    let only_slips = errors.is_empty();
+    if rules.strict {
+        errors.extend(slips);
+    } else {
+        warnings.extend(slips);
+    }
+    let refusal = refused(view, &errors, &missing, only_slips);
     let blockers: Vec<FieldError> = errors.into_iter().chain(missing).collect();
     Receipt {
         acknowledgment: acknowledge(view, &blockers, &warnings),
@@ -204,13 +212,19 @@ fn package_findings(view: &View<'_>) -> Vec<Finding> {
     found
 }
 
-fn refused(view: &View<'_>, errors: &[FieldError], missing: &[FieldError]) -> Option<Failure> {
+fn refused(
+    view: &View<'_>,
+    errors: &[FieldError],
+    missing: &[FieldError],
+    only_slips: bool,
+) -> Option<Failure> {
     let of_schema = |error: &FieldError| error.field.ends_with(".schema");
     let (code, intro) = if errors.is_empty() {
         let intro = "something it needs is missing";
         (ErrorCode::DependencyMissing, intro)
     } else {
         let intro = match view.dialect {
+            _ if only_slips => "unknown fields (intake.strict is on)",
             _ if errors.iter().all(of_schema) => "its schema is unusable",
             Dialect::Package => "incomplete package",
             Dialect::Report => "incomplete report",

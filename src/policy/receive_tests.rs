@@ -185,3 +185,25 @@ fn what_is_wrong_and_what_is_missing_is_told_together() {
     assert!(told.actions[0].starts_with("Fix handoff.expectations.deliverable"));
     assert!(told.actions[1].starts_with("Provide what is missing: handoff.context.artifacts[0]"));
 }
+
+#[test]
+fn a_misnamed_field_is_a_warning_and_refused_to_the_letter() {
+    let document = json!({"target": {"agent_id": "@a"}, "priorty": "high"});
+    let said = "priorty: unknown field; did you mean `priority`?";
+    let told = receipt(&document, &Findings::default(), Rules::default());
+    assert_eq!(told.refusal, None);
+    assert_eq!(told.acknowledgment["warnings"], json!([said]));
+    let strict = Rules {
+        strict: true,
+        ..Rules::default()
+    };
+    let told = receipt(&document, &Findings::default(), strict);
+    let refusal = told.refusal.unwrap();
+    assert_eq!(refusal.code, ErrorCode::SchemaValidationFailed);
+    assert!(refusal.message.contains(said), "{}", refusal.message);
+    assert!(
+        refusal.message.starts_with("unknown fields"),
+        "{}",
+        refusal.message
+    );
+}

@@ -27,7 +27,7 @@ const MAX_BELIEVED_ATTEMPT: u32 = 1_000_000;
 
 /// Keys that the daemon writes in the course of every handoff. A producer's values under them
 /// move to `submitted` at admission.
-const OWNED: [&str; 17] = [
+pub const OWNED: [&str; 17] = [
     "status",
     "started_at",
     "completed_at",
@@ -334,6 +334,20 @@ impl Record {
         self.meta.rejected = None;
         // Whoever runs it anew may have mended what the helpers could not.
         self.meta.links.asks.clear();
+    }
+
+    /// The request anew: the document without any outcome, and what its producer wrote under keys that
+    /// are the daemon's, as a submission brings both.
+    pub fn into_request(mut self) -> Map<String, Value> {
+        self.new_budget();
+        let mut submitted = self.meta.submitted;
+        submitted.retain(|key, _| OWNED.contains(&key.as_str()));
+        let mut block = Map::from_iter([("format".to_owned(), FORMAT.into())]);
+        if !submitted.is_empty() {
+            block.insert("submitted".to_owned(), submitted.into());
+        }
+        self.doc.insert("handoffd".to_owned(), block.into());
+        self.doc
     }
 
     /// Sets one of the daemon's own keys.
