@@ -351,7 +351,10 @@ fn attempts(layout: &Layout, id: &str, record: &Record) -> String {
                 .as_ref()
                 .map(|e| crate::cli::style::line(&e.message, 60));
             vec![
-                format!("  {}", attempt.number),
+                match attempt.count {
+                    Some(count) => format!("  {} (the last of {count} in a row)", attempt.number),
+                    None => format!("  {}", attempt.number),
+                },
                 local(attempt.started_at),
                 attempt
                     .milliseconds

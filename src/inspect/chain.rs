@@ -12,6 +12,7 @@ use crate::clock::Wall;
 use crate::inspect::links::{Relations, thing};
 use crate::inspect::question::Question;
 use crate::inspect::summary::Place;
+use crate::protocol::attempt::starts;
 use crate::protocol::lifecycle::State;
 use crate::protocol::view::View;
 use crate::spool::layout::Layout;
@@ -151,7 +152,7 @@ fn node(layout: &Layout, id: &str, parent: Option<String>) -> (Node, Relations) 
     node.parent = node.parent.or_else(|| links.parent.clone());
     node.agent = View::of_document(&doc).agent_written().map(str::to_owned);
     let tries = record.map(|record| record.meta.attempts);
-    node.attempts = tries.as_ref().map_or(0, Vec::len);
+    node.attempts = tries.as_deref().map_or(0, starts);
     if is_record {
         let first = tries.and_then(|tries| Some(tries.first()?.started_at));
         node.started = first.or_else(|| time("started_at"));

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::Wall;
 use crate::inspect::question::Question;
+use crate::protocol::attempt::starts;
 use crate::protocol::document;
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
@@ -238,7 +239,7 @@ impl Place {
             refused: record
                 .as_ref()
                 .is_some_and(|record| record.meta.rejected.is_some()),
-            attempts: record.map_or(0, |record| record.meta.attempts.len()),
+            attempts: record.map_or(0, |record| starts(&record.meta.attempts)),
             updated_at: self.modified,
             error: error.filter(|_| self.state == State::Failed),
             waiting_on: text(waiting.and_then(|waiting| waiting.get("on"))),

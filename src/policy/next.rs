@@ -16,7 +16,7 @@ use crate::policy::human::{Kind, ask_person};
 use crate::policy::judge::{Delivered, Exit, Failure, Success, Verdict, failure, tail_of};
 use crate::policy::retry::RetryPolicy;
 use crate::policy::starts::{self, SAID};
-use crate::protocol::attempt::{AttemptError, AttemptOutcome};
+use crate::protocol::attempt::{AttemptError, AttemptOutcome, sum_up_holds};
 use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::protocol::question::Inquiry;
@@ -67,6 +67,7 @@ pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Dec
         }
         Verdict::Held { wait_ms, reason } => {
             close(record, AttemptOutcome::Held, None, facts);
+            sum_up_holds(&mut record.meta.attempts, record.meta.spent);
             wait(
                 record,
                 "time",

@@ -127,6 +127,12 @@ const ATTEMPT: &[Field] = &[
         Shape::Map,
         "What it cost, as metadata.usage of its result says",
     ),
+    field(
+        "count",
+        SMALL_COUNT,
+        "How many attempts the entry stands for: of holds in a row, those beyond ten are one entry with \
+         the last one's number and times",
+    ),
 ];
 
 /// The value of `handoffd`.
@@ -176,6 +182,11 @@ pub const META: &[Field] = &[
         "request_sha256",
         Shape::Text,
         "The hash of the dropped bytes",
+    ),
+    field(
+        "rerun_of",
+        Shape::Id,
+        "The completed handoff whose request this is, submitted anew",
     ),
     field(
         "submitted",

@@ -101,6 +101,7 @@ fn numbers_go_on_after_a_resubmission_and_the_budget_starts_anew() {
         log: None,
         milliseconds: Some(5),
         usage: None,
+        count: None,
     });
     record.meta.retries = 3;
     record.decide(State::Failed);

@@ -30,6 +30,22 @@ fn is_kept(value: &Value) -> bool {
     }
 }
 
+/// Adds the figures of another attempt. Words, which can't be added, are the other's.
+pub fn add(sum: &mut Map<String, Value>, more: Option<&Map<String, Value>>) {
+    for (key, value) in more.into_iter().flatten() {
+        let so_far = sum.get(key);
+        let whole = so_far.and_then(Value::as_u64).zip(value.as_u64());
+        let whole = whole.and_then(|(a, b)| a.checked_add(b));
+        let parts = so_far.and_then(Value::as_f64).zip(value.as_f64());
+        let added = match (whole, parts) {
+            (Some(whole), _) => whole.into(),
+            (None, Some((a, b))) => (a + b).into(),
+            (None, None) => value.clone(),
+        };
+        sum.insert(key.clone(), added);
+    }
+}
+
 /// One line for a person: `$0.42, 1,200 tokens in, 300 out`.
 pub fn in_words(usage: &Map<String, Value>) -> Option<String> {
     let number = |key: &str| usage.get(key).and_then(Value::as_f64);

@@ -303,3 +303,27 @@ fn stderr_is_kept_in_a_log_and_its_tail_is_in_the_failure() {
     let log = text(&record["handoffd"]["attempts"][0]["log"]);
     assert_eq!(fs::read_to_string(root.path(&log)).unwrap(), "careful\n");
 }
+
+#[test]
+fn holds_in_a_row_beyond_ten_are_one_entry() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    let sh = "[ $HANDOFF_ATTEMPT -gt 14 ] || result '{\"retry_after_seconds\": 0.001}'; mark up";
+    root.drop_request("x", &orders(sh));
+    let record = root.completed("x");
+    let list = record["handoffd"]["attempts"].as_array().unwrap();
+    let numbers: Vec<u64> = list
+        .iter()
+        .map(|it| it["number"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 14, 15]);
+    let mut expected = vec!["held"; 11];
+    expected.push("completed");
+    assert_eq!(outcomes(&record), expected);
+    assert_eq!(list[10]["count"], 4);
+    assert!(list[9].get("count").is_none() && list[11].get("count").is_none());
+    assert_eq!(root.mark("x.up").lines().count(), 15);
+    let listed = String::from_utf8(root.cli(&["list", "--json"]).stdout).unwrap();
+    let row: Value = serde_json::from_str(listed.trim()).unwrap();
+    assert_eq!(row["attempts"], 15);
+}

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::protocol::attempt::starts;
 use crate::protocol::error::without_words;
 use crate::protocol::record::Record;
 
@@ -28,7 +29,7 @@ pub(super) fn of(record: &Record) -> Option<Map<String, Value>> {
         .filter(|status| *status != "pending")?;
     let mut outcome = Map::new();
     outcome.insert("status".to_owned(), status.clone());
-    outcome.insert("attempts".to_owned(), record.meta.attempts.len().into());
+    outcome.insert("attempts".to_owned(), starts(&record.meta.attempts).into());
     let submitted = record.submitted_document();
     for key in SHOWN {
         // What is left of the producer's under such a name is not an outcome.
