@@ -83,7 +83,7 @@ fn page(status: &Status) -> String {
         say(format!(
             "{} {}",
             ink("problem:", Ink::Bad),
-            safe(problem, false)
+            safe(problem, true).replace('\n', "\n  ")
         ));
     }
     let counts: Vec<String> = State::ALL

@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::engine::attempt::{NotLaunched, Running, Source};
 use crate::engine::commands::CommandFile;
 use crate::engine::effects::Decided;
+use crate::engine::findings::Findings;
 use crate::engine::intake::Seen;
 use crate::engine::outcome::End;
 use crate::engine::parked::Parked;
@@ -185,7 +186,7 @@ pub enum Event {
     /// Files in `completed/` and `failed/` that were looked at, and why they are somebody else's.
     Foreign(Vec<((State, OsString), Option<String>)>),
     /// The configuration was read again.
-    Reloaded(Result<Box<Config>, String>),
+    Reloaded(Result<(Box<Config>, Findings), String>),
     /// A pass of retention is over; the next one is due after this time.
     Swept {
         next: Option<Duration>,

@@ -28,6 +28,7 @@ pub mod event;
 pub mod expected;
 pub mod figures;
 mod finals;
+pub mod findings;
 pub mod folders;
 pub mod former;
 mod gone;
@@ -389,7 +390,7 @@ impl Engine {
             Event::Sought { gone } => self.on_sought(gone),
             Event::StrayDone { folder, id, found } => self.on_stray(folder, &id, *found),
             Event::Foreign(foreign) => self.on_foreign(foreign),
-            Event::Reloaded(config) => self.on_reloaded(config),
+            Event::Reloaded(read) => self.on_reloaded(read),
             Event::Swept { next } => self.on_swept(next),
             Event::Figures(tell) => self.on_figures(&tell),
             Event::Trouble(trouble) => self.on_trouble(trouble),

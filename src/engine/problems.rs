@@ -4,20 +4,20 @@ use super::Engine;
 
 impl Engine {
     pub(super) fn problem(&mut self, key: &str, text: Option<String>) {
-        let changed = match text {
-            Some(text) => {
-                if self.problems.get(key) == Some(&text) {
-                    return;
-                }
+        match text {
+            Some(text) if self.problems.get(key) != Some(&text) => {
                 tracing::warn!("{text}");
-                self.problems.insert(key.to_owned(), text);
-                true
+                self.known_problem(key, text);
             }
-            None => self.problems.remove(key).is_some(),
-        };
-        if changed {
-            self.publish();
+            None if self.problems.remove(key).is_some() => self.publish(),
+            _ => {}
         }
+    }
+
+    /// One that the log has already.
+    pub(super) fn known_problem(&mut self, key: &str, text: String) {
+        self.problems.insert(key.to_owned(), text);
+        self.publish();
     }
 
     pub(super) fn on_trouble(&mut self, trouble: Option<String>) {

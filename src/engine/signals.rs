@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, OnStop};
 use crate::engine::event::Event;
+use crate::engine::findings::{self, Finding, Findings};
 use crate::engine::{Alarm, Engine, Stopping, attempt, confine, rights};
 use crate::keeper::wire::Why;
 
@@ -127,14 +128,18 @@ impl Engine {
                         Some(wrong) => Err(wrong.to_string()),
                         None => Ok(config),
                     }
+                })
+                .map(|config| {
+                    let found = findings::of_config(&world.layout, file, &config);
+                    (config, found)
                 });
             world.tell(Event::Reloaded(loaded));
         });
     }
 
-    pub(super) fn on_reloaded(&mut self, config: Result<Box<Config>, String>) {
-        match config {
-            Ok(config) => {
+    pub(super) fn on_reloaded(&mut self, read: Result<(Box<Config>, Findings), String>) {
+        match read {
+            Ok((config, found)) => {
                 let config: Arc<Config> = Arc::from(config);
                 let later = self.started_with.needs_a_start(&config);
                 self.schedule
@@ -154,13 +159,30 @@ impl Engine {
                         later.join(" and ")
                     ),
                 }
+                log(&found);
                 self.observer.reloaded(&self.counts().to_string());
             }
             Err(error) => {
-                let text = format!("the new configuration is broken; keeping the old one: {error}");
+                let said = "the new configuration is broken; keeping the old one:";
+                // An event is one line, and this text has more: places, lines and carets.
+                tracing::warn!("{said}");
+                for line in error.lines() {
+                    tracing::warn!("  {line}");
+                }
+                let text = format!("{said} {error}");
                 self.observer.reloaded(&text);
-                self.problem("config", Some(text));
+                self.known_problem("config", text);
             }
         }
+    }
+}
+
+/// What `check` would say of the new configuration.
+fn log(found: &Findings) {
+    for Finding { what, do_this } in &found.wrong {
+        tracing::warn!("{what}; {do_this}");
+    }
+    for note in &found.notes {
+        tracing::warn!("{note}");
     }
 }

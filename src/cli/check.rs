@@ -1,8 +1,5 @@
 //! `handoffd check`: the configuration and the root, each finding with what to do.
 
-mod agents;
-mod named;
-
 use std::fs::File;
 use std::io::{self, Write};
 #[cfg(target_os = "linux")]
@@ -17,7 +14,8 @@ use serde_json::{Value, json};
 use crate::cli::{Failed, Global, Outcome, out};
 use crate::clock::{Clock, Wall};
 use crate::config::Config;
-use crate::engine::{confine, folders, rights};
+use crate::engine::findings::{self, Finding};
+use crate::engine::folders;
 use crate::inspect::deep::{self, Examined};
 use crate::inspect::owners;
 use crate::protocol::lifecycle::State;
@@ -36,27 +34,11 @@ pub struct Options {
     deep: bool,
 }
 
-/// One thing that is wrong.
-struct Finding {
-    what: String,
-    do_this: String,
-}
-
 pub fn check(global: &Global, options: &Options) -> Outcome {
     let config = global.load_config()?;
     let layout = global.existing_layout()?;
-    let mut findings = Vec::new();
-    let mut notes = Vec::new();
-    named::check(&layout, &config, &mut findings, &mut notes);
-    agents::check(&layout, &config, &mut findings, &mut notes);
-    for (what, do_this) in confine::check(&config) {
-        findings.push(Finding { what, do_this });
-    }
-    let wrong = rights::all(layout.root(), &global.config_path()?, &config);
-    findings.extend(wrong.into_iter().map(|wrong| Finding {
-        what: wrong.what,
-        do_this: wrong.advice,
-    }));
+    let found = findings::of_config(&layout, &global.config_path()?, &config);
+    let (mut findings, mut notes) = (found.wrong, found.notes);
     check_root(&layout, &config, &mut findings);
     check_system(&mut findings, &mut notes);
     let deep = options.deep.then(|| deep::examine(&layout)).transpose()?;
