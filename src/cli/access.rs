@@ -13,9 +13,13 @@ use rustix::io::Errno;
 
 use crate::cli::{Failed, person};
 use crate::inspect::owners::{self, Unwritable};
+use crate::inspect::prefix;
 use crate::inspect::summary::Place;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
+
+/// How many ids are named that begin alike.
+const NAMED: usize = 5;
 
 /// An error if this may not be done with a path that is there.
 pub fn allowed(path: &Path, wanted: Access, what: &str) -> io::Result<()> {
@@ -37,9 +41,40 @@ pub fn may_look(layout: &Layout) -> io::Result<()> {
         .try_for_each(|folder| allowed(folder, Access::EXEC_OK, "entered"))
 }
 
-/// The handoff of this id, wherever it stands.
+/// The handoff of this id, wherever it stands. A beginning does where only one id has it.
 pub fn known(layout: &Layout, id: &str) -> Result<Place, Failed> {
-    Place::find(layout, id).ok_or_else(|| unknown_id(layout, id))
+    // One that moves between two folders may be missed in both: a second look tells.
+    for _ in 0..2 {
+        if let Some(place) = Place::find(layout, id) {
+            return Ok(place);
+        }
+        let mut found = prefix::ids(layout, id, NAMED + 1)?;
+        if found.len() > 1 {
+            return Err(ambiguous(id, &found));
+        }
+        let whole = found.pop().and_then(|whole| Place::find(layout, &whole));
+        if let Some(place) = whole {
+            return Ok(place);
+        }
+    }
+    Err(unknown_id(layout, id))
+}
+
+/// The whole ids of these handoffs, in the same order.
+pub fn whole_ids(layout: &Layout, ids: &[String]) -> Result<Vec<String>, Failed> {
+    ids.iter()
+        .map(|id| known(layout, id).map(|place| place.id))
+        .collect()
+}
+
+fn ambiguous(begin: &str, found: &[String]) -> Failed {
+    let shown: Vec<&str> = found.iter().take(NAMED).map(String::as_str).collect();
+    let more = if found.len() > NAMED { ", …" } else { "" };
+    let text = format!(
+        "several ids begin with {begin}: {}{more}; type more of the id",
+        shown.join(", ")
+    );
+    Failed::thing("AMBIGUOUS_ID", anyhow::anyhow!(text))
 }
 
 /// The same for somebody who wants to read it.

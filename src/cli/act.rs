@@ -5,7 +5,6 @@
 //! runs, and is carried out when one comes back; the commands say which it was.
 
 use std::fs;
-use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -13,8 +12,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::list::Filters;
-use crate::cli::style::{columns, line, safe};
-use crate::cli::{Failed, Global, Outcome, complete, known, out, person};
+use crate::cli::style::safe;
+use crate::cli::{Failed, Global, Outcome, again, bulk, complete, out, person, whole_ids};
 use crate::durable;
 use crate::inspect::daemon::Daemon;
 use crate::inspect::list::rows;
@@ -31,11 +30,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  handoffd cancel build-7\n  handoffd cancel build-7 --comment \
-                        'wrong branch'"
+                        'wrong branch'\n  handoffd cancel --agent coder --since 1h         # shows \
+                        what it would do\n  handoffd cancel --agent coder --since 1h --yes"
 )]
 pub struct CancelOptions {
-    #[arg(required = true, value_name = "ID", add = complete::live_ids())]
+    #[arg(value_name = "ID", add = complete::live_ids())]
     ids: Vec<String>,
+    /// Instead of ids: every handoff that has not ended and matches these filters
+    #[command(flatten)]
+    filters: Filters,
+    /// Don't ask before a bulk cancel
+    #[arg(long, short = 'y')]
+    yes: bool,
     #[command(flatten)]
     words: Words,
 }
@@ -44,14 +50,17 @@ pub struct CancelOptions {
 #[command(
     after_help = "Examples:\n  handoffd retry build-7\n  handoffd retry --code TIMEOUT --since \
                         1h          # shows what it would do\n  handoffd retry --code TIMEOUT --since \
-                        1h --yes"
+                        1h --yes\n  handoffd retry --again build-7                  # prints the new id"
 )]
 pub struct RetryOptions {
     #[arg(value_name = "ID", add = complete::failed_ids())]
-    ids: Vec<String>,
+    pub ids: Vec<String>,
     /// Instead of ids: every failed handoff that matches these filters
     #[command(flatten)]
     filters: Filters,
+    /// Submit the request of a completed handoff anew, as ID.again-1; the record stays
+    #[arg(long, conflicts_with_all = ["Filters", "by", "comment"], requires = "ids")]
+    again: bool,
     /// Don't ask before a bulk retry
     #[arg(long, short = 'y')]
     yes: bool,
@@ -71,30 +80,36 @@ pub(super) struct Words {
 
 pub fn cancel(global: &Global, options: &CancelOptions) -> Outcome {
     let layout = global.existing_layout()?;
-    for id in &options.ids {
-        known(&layout, id)?;
+    let words = &options.words;
+    if !bulk::is_meant(&options.ids, &options.filters)? {
+        let ids = whole_ids(&layout, &options.ids)?;
+        return send(global, &layout, "cancel", &ids, words, None);
     }
-    send(
-        global,
-        &layout,
-        "cancel",
-        &options.ids,
-        &options.words,
-        None,
-    )
+    let mut filter = options.filters.to_filter()?;
+    if filter.states.is_empty() {
+        filter.states = vec![State::Pending, State::InProgress, State::Waiting];
+    }
+    let places = newest::all(&layout, &filter)?;
+    let matching = rows(&layout, places, &filter).map(|(_, row)| row);
+    let (ended, found): (Vec<Row>, Vec<Row>) = matching.partition(|row| row.state.is_final());
+    if !ended.is_empty() {
+        let count = ended.len();
+        out::talk!("left out: {count} that ended already; there is nothing to cancel");
+    }
+    bulk::act(found, "cancel", options.yes, |ids| {
+        send(global, &layout, "cancel", ids, words, None)
+    })
 }
 
 pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
-    let layout = global.existing_layout()?;
-    if options.ids.is_empty() == options.filters.is_empty() {
-        let text = "give ids, or filters like --code TIMEOUT --since 1h, but not both";
-        return Err(Failed::usage("USAGE", anyhow::anyhow!(text)));
+    if options.again {
+        return again::rerun(global, &options.ids);
     }
-    if !options.ids.is_empty() {
-        for id in &options.ids {
-            known(&layout, id)?;
-        }
-        return send(global, &layout, "retry", &options.ids, &options.words, None);
+    let layout = global.existing_layout()?;
+    let words = &options.words;
+    if !bulk::is_meant(&options.ids, &options.filters)? {
+        let ids = whole_ids(&layout, &options.ids)?;
+        return send(global, &layout, "retry", &ids, words, None);
     }
     let mut filter = options.filters.to_filter()?;
     if filter.states.is_empty() {
@@ -117,15 +132,9 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
             return Ok(0);
         }
     }
-    if found.is_empty() {
-        out::talk!("no handoff matches; nothing to retry");
-        return Ok(0);
-    }
-    if !options.yes && !confirmed(&found)? {
-        return Ok(0);
-    }
-    let ids: Vec<String> = found.into_iter().map(|row| row.id).collect();
-    send(global, &layout, "retry", &ids, &options.words, None)
+    bulk::act(found, "retry", options.yes, |ids| {
+        send(global, &layout, "retry", ids, words, None)
+    })
 }
 
 /// How many a bulk retry leaves out.
@@ -191,36 +200,6 @@ fn worth_retrying(
         }
     }
     (found, left_out)
-}
-
-/// Shows what would be retried, and asks where there is somebody to ask.
-fn confirmed(found: &[Row]) -> Result<bool, Failed> {
-    let table: Vec<Vec<String>> = found
-        .iter()
-        .take(20)
-        .map(|row| {
-            let (code, message) = row.error.clone().unwrap_or_default();
-            vec![
-                format!("  {}", safe(&row.id, false)),
-                safe(&code, false),
-                line(&message, 60),
-            ]
-        })
-        .collect();
-    let mut stderr = std::io::stderr().lock();
-    stderr.write_all(columns(&table).as_bytes())?;
-    if found.len() > 20 {
-        writeln!(stderr, "  and {} more", found.len() - 20)?;
-    }
-    if !std::io::stdin().is_terminal() {
-        writeln!(stderr, "would retry {}; to do it, add --yes", found.len())?;
-        return Ok(false);
-    }
-    write!(stderr, "Retry these {}? [y/N] ", found.len())?;
-    drop(stderr);
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Drops one command for each id, and tells what became of them.

@@ -6,7 +6,11 @@
 use clap::Args;
 
 use crate::cli::act::{Words, send};
-use crate::cli::{Failed, Global, Outcome, complete, find};
+use crate::cli::list::Filters;
+use crate::cli::{Failed, Global, Outcome, bulk, complete, find, whole_ids};
+use crate::inspect::list::{Filter, rows};
+use crate::inspect::newest;
+use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 
 #[derive(Debug, Args)]
@@ -41,8 +45,14 @@ pub struct AskOptions {
 
 #[derive(Debug, Args)]
 struct Answer {
-    #[arg(required = true, value_name = "ID", add = complete::asked_ids())]
+    #[arg(value_name = "ID", add = complete::asked_ids())]
     ids: Vec<String>,
+    /// Instead of ids: every handoff that waits for a person and matches these filters
+    #[command(flatten)]
+    filters: Filters,
+    /// Don't ask before answering many
+    #[arg(long, short = 'y')]
+    yes: bool,
     /// One of the listed options
     #[arg(long, value_name = "OPTION")]
     choice: Option<String>,
@@ -70,11 +80,24 @@ pub fn ask(global: &Global, options: &AskOptions) -> Outcome {
 /// All of them are looked at before anything is answered.
 fn answer(global: &Global, action: &str, answer: &Answer) -> Outcome {
     let layout = global.existing_layout()?;
-    for id in &answer.ids {
-        check(&layout, action, id, answer.choice.as_deref())?;
+    let choice = answer.choice.as_deref();
+    let send = |ids: &[String]| {
+        for id in ids {
+            check(&layout, action, id, choice)?;
+        }
+        send(global, &layout, action, ids, &answer.words, choice)
+    };
+    if !bulk::is_meant(&answer.ids, &answer.filters)? {
+        return send(&whole_ids(&layout, &answer.ids)?);
     }
-    let Answer { ids, choice, words } = answer;
-    send(global, &layout, action, ids, words, choice.as_deref())
+    let filter = Filter {
+        states: vec![State::Waiting],
+        waiting: Some("human".to_owned()),
+        ..answer.filters.to_filter()?
+    };
+    let places = newest::all(&layout, &filter)?;
+    let found = rows(&layout, places, &filter).map(|(_, row)| row).collect();
+    bulk::act(found, action, answer.yes, send)
 }
 
 fn check(layout: &Layout, action: &str, id: &str, choice: Option<&str>) -> Result<(), Failed> {

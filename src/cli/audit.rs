@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::cli::style::{Ink, ink, line, local, safe};
-use crate::cli::{Failed, Global, Outcome, complete, out, wake};
+use crate::cli::{Failed, Global, Outcome, complete, known, out, wake};
 use crate::inspect::chain::gather;
 use crate::spool::layout::Layout;
 use crate::store::audit::{self, Anchors, Line};
@@ -43,6 +43,8 @@ pub fn audit(global: &Global, options: &Options) -> Outcome {
     let Some(id) = &options.id else {
         return verify(global, &layout, options);
     };
+    // The log also knows handoffs whose records are gone.
+    let id = &known(&layout, id).map_or_else(|_| id.clone(), |place| place.id);
     let lines = recent(&layout, u64::MAX)?;
     let mut told_of = HashSet::from([id.clone()]);
     if !options.alone {

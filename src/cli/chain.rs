@@ -24,8 +24,8 @@ pub struct Options {
 
 pub fn chain(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
-    find(&layout, &options.id)?;
-    let chain = gather(&layout, &options.id);
+    let id = find(&layout, &options.id)?.id;
+    let chain = gather(&layout, &id);
     let mut out = out::lock();
     if global.json {
         writeln!(out, "{}", chain.to_json())?;

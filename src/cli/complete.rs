@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::EnvCompleter;
 
-use crate::cli::{Cli, Global, Outcome, out};
+use crate::cli::{Cli, Global, Outcome, out, root};
 use crate::durable::Durability;
 use crate::inspect::artifacts;
 use crate::inspect::list::{Filter, rows};
@@ -128,6 +128,7 @@ fn root() -> PathBuf {
     let home = std::env::var_os("HOME");
     named_root(std::env::args_os(), home.as_deref())
         .or_else(|| std::env::var_os("HANDOFFD_ROOT").map(PathBuf::from))
+        .or_else(root::nearest)
         .unwrap_or_else(|| PathBuf::from("."))
 }
 

@@ -54,13 +54,13 @@ pub fn explain(global: &Global, options: &Options) -> Outcome {
     };
     let standing = match (standing, &record) {
         (Standing::Interrupted, Some(record)) if daemon.running => {
-            resident(&config, &options.id, record, now).unwrap_or(Standing::Interrupted)
+            resident(&config, &place.id, record, now).unwrap_or(Standing::Interrupted)
         }
         (standing, _) => standing,
     };
     facts.note(&standing, now);
     let told = sentences(&Situation {
-        id: options.id.clone(),
+        id: place.id.clone(),
         agent: View::of_document(&doc)
             .agent()
             .map(|agent| agent.to_string()),

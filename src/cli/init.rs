@@ -9,6 +9,7 @@ use clap::Args;
 use crate::cli::{Failed, Global, Outcome, out};
 use crate::durable;
 use crate::durable::owner::{Owner, make_top};
+use crate::engine::start;
 use crate::protocol::shown;
 use crate::spool::layout::{Layout, make_folder};
 
@@ -23,7 +24,10 @@ pub struct Options {
 }
 
 pub fn init(global: &Global, options: &Options) -> Outcome {
-    let dir = options.dir.as_deref().unwrap_or(&global.root);
+    let dir = options
+        .dir
+        .as_deref()
+        .unwrap_or_else(|| global.named_or_here());
     let root = std::path::absolute(dir)?;
     let layout = Layout::new(&root);
     if root.join("handoffd.toml").exists() {
@@ -34,6 +38,13 @@ pub fn init(global: &Global, options: &Options) -> Outcome {
                 root.display()
             ),
         ));
+    }
+    if let Some(wrong) = start::refuses(&layout)? {
+        let text = format!(
+            "created nothing in {}, because handoffd run would refuse it: {wrong}",
+            root.display()
+        );
+        return Err(Failed::usage("START", anyhow::anyhow!(text)));
     }
     make_top(&root)?;
     layout.ensure()?;

@@ -30,8 +30,8 @@ pub struct Options {
 
 pub fn logs(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
-    let id = &options.id;
-    let place = find(&layout, id)?;
+    let place = find(&layout, &options.id)?;
+    let id = &place.id;
     let listed = place.read().and_then(|(_, record)| record);
     let attempts = listed.map_or_else(Vec::new, |record| record.meta.attempts);
     let last = attempts.last().map(|attempt| attempt.number);

@@ -10,14 +10,17 @@
 
 mod access;
 mod act;
+mod again;
 mod agent;
 mod answer;
 mod archive;
 mod artifacts;
 mod audit;
+mod bulk;
 mod chain;
 mod check;
 mod complete;
+mod compose;
 mod explain;
 mod export;
 mod init;
@@ -28,6 +31,7 @@ mod metrics;
 mod out;
 mod person;
 mod prune;
+mod root;
 mod run;
 mod schema;
 mod service;
@@ -48,10 +52,9 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Map, Value, json};
 
-use crate::cli::access::{find, known, unknown_id};
-use crate::config::{Config, ConfigError};
+use crate::cli::access::{find, known, unknown_id, whole_ids};
+use crate::config::ConfigError;
 use crate::durable;
-use crate::spool::layout::Layout;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -71,16 +74,16 @@ struct Cli {
 
 #[derive(Debug, Args)]
 pub struct Global {
-    /// The folder that holds handoffs/, artifacts/ and context/
+    /// The folder that holds handoffs/, artifacts/ and context/ [default: the nearest from here upward;
+    /// for run and init this folder]
     #[arg(
         long,
         global = true,
         env = "HANDOFFD_ROOT",
         hide_env_values = true,
-        default_value = ".",
         value_name = "DIR"
     )]
-    root: PathBuf,
+    root: Option<PathBuf>,
     /// A configuration file other than handoffd.toml in the root
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -328,43 +331,6 @@ fn usage_error(error: &clap::Error) -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-}
-
-impl Global {
-    fn layout(&self) -> Result<Layout, Failed> {
-        Ok(Layout::new(&std::path::absolute(&self.root)?))
-    }
-
-    /// The layout of a root that exists.
-    fn existing_layout(&self) -> Result<Layout, Failed> {
-        let layout = self.layout()?;
-        match layout.handoffs().metadata() {
-            Ok(found) if found.is_dir() => return Ok(layout),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                return Err(durable::at(layout.handoffs(), &error).into());
-            }
-            _ => {}
-        }
-        Err(Failed::usage(
-            "NO_ROOT",
-            anyhow::anyhow!(
-                "{} has no handoffs/ folder; choose a root with --root DIR, or create one: handoffd init DIR",
-                layout.root().display()
-            ),
-        ))
-    }
-
-    fn config_path(&self) -> Result<PathBuf, Failed> {
-        match &self.config {
-            Some(named) => Ok(named.clone()),
-            None => Ok(std::path::absolute(&self.root)?.join("handoffd.toml")),
-        }
-    }
-
-    fn load_config(&self) -> Result<Config, Failed> {
-        let (path, root) = (self.config_path()?, std::path::absolute(&self.root)?);
-        Config::load(&path, self.config.is_some(), &root).map_err(config_failed)
-    }
 }
 
 /// A configuration error, with its place for machines.

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::out::Telling;
+use crate::cli::style::safe;
 use crate::cli::{Failed, Global, Outcome, duration};
 use crate::clock::Clock;
 use crate::retention::leave;
@@ -27,7 +28,7 @@ pub struct Options {
     /// Logs of attempts older than this
     #[arg(long, value_name = "AGE", value_parser = duration)]
     logs: Option<Duration>,
-    /// Show what would be deleted; delete nothing
+    /// List the files that would be deleted; delete nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -65,28 +66,41 @@ pub fn prune(global: &Global, options: &Options) -> Outcome {
             pause: &|| {},
         };
         let mut files = 0;
+        let mut listed = Vec::new();
         sweep.run(&mut spared, |old| {
             for old in old {
-                files += if options.dry_run {
-                    old.count()
+                if !options.dry_run {
+                    files += old.remove(&layout)?;
+                    continue;
+                }
+                files += old.count();
+                let paths = old.paths(&layout).map(|path| layout.relative(&path));
+                if global.json {
+                    listed.extend(paths);
                 } else {
-                    old.remove(&layout)?
-                };
+                    for path in paths {
+                        told.tell(safe(&path, false));
+                    }
+                }
             }
             Ok(())
         })?;
         let kind = kind.word();
         if global.json {
-            let text = json!({ "kind": kind, "files": files, "deleted": !options.dry_run });
+            let mut text = json!({ "kind": kind, "files": files, "deleted": !options.dry_run });
+            if options.dry_run {
+                text["paths"] = listed.into();
+            }
             told.tell(text);
-        } else {
-            let verb = if options.dry_run {
-                "would delete"
-            } else {
-                "deleted"
-            };
-            told.tell(format!("{kind}: {verb} {files} files"));
+            continue;
         }
+        let noun = if files == 1 { "file" } else { "files" };
+        let verb = if options.dry_run {
+            "would delete"
+        } else {
+            "deleted"
+        };
+        told.tell(format!("{kind}: {verb} {files} {noun}"));
     }
     told.over()
 }

@@ -31,7 +31,7 @@ const TRY_AGAIN: u8 = 75;
 
 pub fn run(global: &Global, options: &Options) -> Outcome {
     logs::init(options.log_format);
-    let layout = global.layout()?;
+    let layout = global.layout_to_run()?;
     let engine = start::Options {
         root: layout.root().to_owned(),
         config: global.config.clone(),

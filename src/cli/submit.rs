@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
+use crate::cli::compose::{self, Fields};
 use crate::cli::out::Telling;
 use crate::cli::style::safe;
 use crate::cli::{Failed, Global, Outcome, duration, out, validate, wait};
@@ -18,6 +19,8 @@ use crate::config::Config;
 use crate::durable;
 use crate::durable::owner::Owner;
 use crate::inspect::daemon::Daemon;
+use crate::inspect::prefix;
+use crate::inspect::summary::Place;
 use crate::protocol::document::{self, Document, Kind, Syntax};
 use crate::protocol::id::HandoffId;
 use crate::protocol::name::Ext;
@@ -28,8 +31,9 @@ use crate::spool::layout::{Layout, make_folder};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  handoffd submit request.json\n  handoffd submit --to coder \
-                        --input '{\"task\": \"fix the tests\"}' --wait\n  make-request | handoffd \
-                        submit -"
+                        --input '{\"task\": \"fix the tests\"}' --wait\n  handoffd submit --to coder \
+                        --input @task.json --priority high --depends-on build-7\n  handoffd submit \
+                        --id nightly-$(date +%F) request.json\n  make-request | handoffd submit -"
 )]
 pub struct Options {
     /// Requests, or `-` for stdin
@@ -38,9 +42,14 @@ pub struct Options {
     /// Make a request for this agent instead of reading one
     #[arg(long, value_name = "AGENT", conflicts_with = "files")]
     to: Option<String>,
-    /// The `input.data` of that request, as JSON
+    /// The `input.data` of that request, as JSON, or @FILE
     #[arg(long, value_name = "JSON", requires = "to")]
     input: Option<String>,
+    /// The id of the handoff; an id that exists already is refused [default: the document's, else a new one]
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    #[command(flatten)]
+    fields: Fields,
     /// Wait for the outcomes and print the records
     #[arg(long)]
     wait: bool,
@@ -50,10 +59,34 @@ pub struct Options {
 }
 
 /// A request that may be dropped.
-struct Checked {
+pub(super) struct Checked {
     id: HandoffId,
     name: OsString,
     bytes: Vec<u8>,
+}
+
+/// What requests are held against. Where the file on disk is broken and a daemon runs, that daemon has a
+/// configuration that is not on disk any more, and judges by it.
+pub(super) enum Rules {
+    Of(Box<Config>),
+    OfTheDaemon,
+}
+
+impl Rules {
+    pub fn load(global: &Global, layout: &Layout) -> Result<Self, Failed> {
+        let error = match global.load_config() {
+            Ok(config) => return Ok(Self::Of(Box::new(config))),
+            Err(error) => error,
+        };
+        if !Daemon::of(layout).may_run() {
+            return Err(error);
+        }
+        out::talk!("warning: {}", safe(&format!("{:#}", error.error), true));
+        out::talk!(
+            "warning: the configuration is broken, so only the request itself is checked here; the running daemon checks the rest with the configuration that it has"
+        );
+        Ok(Self::OfTheDaemon)
+    }
 }
 
 pub fn submit(global: &Global, options: &Options) -> Outcome {
@@ -64,37 +97,47 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
         make_folder(layout.pending())?;
     }
     let layout = global.existing_layout()?;
-    let config = global.load_config()?;
+    let rules = Rules::load(global, &layout)?;
     if options.wait {
         wait::may_wait(&layout)?;
     }
+    let named = named(options)?;
     let mut checked = Vec::new();
     if let Some(agent) = &options.to {
+        let mut map = compose::request(agent, options.input.as_deref())?;
+        options.fields.write(&mut map);
         let document = Document {
-            map: made(agent, options.input.as_deref())?,
+            map,
             syntax: Syntax::Json,
         };
+        let from = Path::new("--to");
         checked.push(check(
             global,
             &layout,
-            &config,
+            &rules,
             document,
+            named.as_ref(),
             None,
-            Path::new("--to"),
+            from,
         )?);
     }
     for file in &options.files {
         let (bytes, ext) = read(file)?;
-        let document = parse(file, &bytes, ext)?;
+        let mut document = parse(file, &bytes, ext)?;
+        // With other fields it is another document, which is dropped as JSON.
+        let original = options.fields.is_empty().then_some((bytes, ext));
+        options.fields.write(&mut document.map);
         checked.push(check(
             global,
             &layout,
-            &config,
+            &rules,
             document,
-            Some((bytes, ext)),
+            named.as_ref(),
+            original,
             file,
         )?);
     }
+    tell_of_missing(&layout, &options.fields.depends_on, &checked);
     refuse_twins(&checked)?;
     let mut telling = Telling::default();
     for (at, request) in checked.iter().enumerate() {
@@ -161,19 +204,37 @@ pub(super) fn parse(file: &Path, bytes: &[u8], ext: Ext) -> Result<Document, Fai
     })
 }
 
-fn made(agent: &str, input: Option<&str>) -> Result<Map<String, Value>, Failed> {
-    let mut map = Map::new();
-    map.insert("target".to_owned(), json!({ "agent_id": agent }));
-    if let Some(input) = input {
-        let data = crate::protocol::json::parse(input).map_err(|error| {
-            Failed::usage("USAGE", anyhow::anyhow!("--input is not JSON: {error}"))
-        })?;
-        map.insert("input".to_owned(), json!({}));
-        if let Some(Value::Object(input)) = map.get_mut("input") {
-            input.insert("data".to_owned(), data);
-        }
+/// The id that `--id` gives to the one request.
+fn named(options: &Options) -> Result<Option<HandoffId>, Failed> {
+    let Some(id) = &options.id else {
+        return Ok(None);
+    };
+    let usage = |text: String| Failed::usage("USAGE", anyhow::anyhow!(text));
+    if options.files.len() > 1 {
+        let text = "--id names one request; give one file".to_owned();
+        return Err(usage(text));
     }
-    Ok(map)
+    let parsed = HandoffId::parse(id);
+    parsed
+        .map(Some)
+        .map_err(|error| usage(format!("--id {id:?}: {error}")))
+}
+
+/// An id that nothing has yet is waited for. That may be meant, or a slip.
+fn tell_of_missing(layout: &Layout, depends_on: &[String], checked: &[Checked]) {
+    for id in depends_on {
+        let is_here = || checked.iter().any(|request| request.id.as_str() == id);
+        if Place::find(layout, id).is_some() || is_here() {
+            continue;
+        }
+        let near = prefix::ids(layout, id, 2).unwrap_or_default();
+        let meant = match near.as_slice() {
+            [one] => format!("; did you mean {one}?"),
+            _ => String::new(),
+        };
+        let id = safe(id, false);
+        out::talk!("warning: no handoff has the id {id} yet; the new handoff waits for one{meant}");
+    }
 }
 
 pub(super) fn read(file: &Path) -> Result<(Vec<u8>, Ext), Failed> {
@@ -241,11 +302,22 @@ pub fn request_in(
 fn well_formed(
     global: &Global,
     layout: &Layout,
-    config: &Config,
+    rules: &Rules,
     document: &Document,
+    named: Option<&HandoffId>,
     from: &Path,
 ) -> Result<Request, Failed> {
-    let request = request_in(document, from, None)?;
+    let written = View::of_document(&document.map).id();
+    if let (Some(named), Some(written)) = (named, written)
+        && named.as_str() != written
+    {
+        let text = format!("--id is {named}, but the document has the id {written:?}");
+        return Err(refuse(from, "SCHEMA_VALIDATION_FAILED", &text));
+    }
+    let request = request_in(document, from, named)?;
+    let Rules::Of(config) = rules else {
+        return Ok(request);
+    };
     let examined = validate::examine(layout, config, &document.map, request);
     for warning in &examined.receipt.warnings {
         out::talk!(
@@ -263,15 +335,17 @@ fn well_formed(
     })
 }
 
-fn check(
+/// A request that intake would take, under this id or the one that it has.
+pub(super) fn check(
     global: &Global,
     layout: &Layout,
-    config: &Config,
+    rules: &Rules,
     document: Document,
+    named: Option<&HandoffId>,
     original: Option<(Vec<u8>, Ext)>,
     from: &Path,
 ) -> Result<Checked, Failed> {
-    let id = well_formed(global, layout, config, &document, from)?.id;
+    let id = well_formed(global, layout, rules, &document, named, from)?.id;
     let Document { map, syntax } = document;
     validate::is_free(layout, from, &id)?;
     let (bytes, ext) = match (original, syntax) {
@@ -280,7 +354,9 @@ fn check(
         (Some((bytes, _)), Syntax::Json) => (bytes, Ext::Json),
         (None, _) => (serde_json::to_vec_pretty(&map)?, Ext::Json),
     };
-    validate::fits(config, from, &bytes)?;
+    if let Rules::Of(config) = rules {
+        validate::fits(config, from, &bytes)?;
+    }
     Ok(Checked {
         name: format!("{id}.{ext}").into(),
         id,
@@ -295,27 +371,34 @@ fn new_id() -> Result<HandoffId, Failed> {
     ))?)
 }
 
-/// Writes to a temporary name and renames, as every producer should.
-fn drop_into(layout: &Layout, request: &Checked) -> Result<(), Failed> {
+/// Writes to a temporary name and renames, as every producer should. What could not be finished is
+/// removed.
+pub(super) fn drop_into(layout: &Layout, request: &Checked) -> Result<(), Failed> {
     let pending = layout.pending();
     let temp = pending.join(format!(".{}.{}.tmp", request.id, std::process::id()));
-    let file = durable::create_for(&temp, &request.bytes, Owner::Maker)
-        .map_err(|error| durable::at(&temp, &error))?;
+    let dropped = write(pending, &temp, &request.bytes)
+        .map_err(Failed::from)
+        .and_then(|()| {
+            let moved = durable::move_no_replace(&temp, &pending.join(&request.name));
+            moved.map_err(|error| match error.kind() {
+                std::io::ErrorKind::AlreadyExists => validate::duplicate(&request.id, "pending"),
+                _ => error.into(),
+            })
+        });
+    if dropped.is_err() {
+        let _ = fs::remove_file(&temp);
+        return dropped;
+    }
+    durable::sync_dir(&Layout::open_dir(pending)?, durable::Durability::Full)?;
+    Ok(())
+}
+
+fn write(pending: &Path, temp: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let file = durable::create_for(temp, bytes, Owner::Maker)
+        .map_err(|error| durable::at(temp, &error))?;
     if pending.metadata()?.uid() != rustix::process::geteuid().as_raw() {
         // Whoever takes it up is somebody else and must read it; its folder keeps others out.
         file.set_permissions(fs::Permissions::from_mode(0o644))?;
     }
-    durable::sync_file(&file, durable::Durability::Full)?;
-    if let Err(error) = durable::move_no_replace(&temp, &pending.join(&request.name)) {
-        let _ = fs::remove_file(&temp);
-        return Err(match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Failed::thing(
-                "DUPLICATE_ID",
-                anyhow::anyhow!("the id {} is taken", request.id),
-            ),
-            _ => error.into(),
-        });
-    }
-    durable::sync_dir(&Layout::open_dir(pending)?, durable::Durability::Full)?;
-    Ok(())
+    durable::sync_file(&file, durable::Durability::Full)
 }

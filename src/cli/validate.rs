@@ -17,7 +17,9 @@ use crate::policy::intake::{Plan, plan};
 use crate::policy::judge::Failure;
 use crate::policy::receive::Receipt;
 use crate::protocol::error::ErrorCode;
+use crate::protocol::field::FieldError;
 use crate::protocol::id::HandoffId;
+use crate::protocol::lifecycle::State;
 use crate::protocol::links::Links;
 use crate::protocol::name::{Name, classify};
 use crate::protocol::request::{Finished, Request};
@@ -82,8 +84,7 @@ pub fn examine(
             "{} already exists; the daemon would not overwrite it",
             path.as_str()
         );
-        let wrong = crate::protocol::field::FieldError::new(field, why);
-        receipt.warnings.push(wrong);
+        receipt.warnings.push(FieldError::new(field, why));
     }
     Examined {
         request,
@@ -110,23 +111,21 @@ impl Examined {
     }
 }
 
-/// The id that a file's name gives to what is in it, as intake reads it; stdin has no name.
-fn named(file: &Path) -> Result<Option<HandoffId>, Failed> {
-    const RIGHT: &str = "rename it to <id>.json, .yaml, .yml or .md";
-    if file == Path::new("-") {
-        return Ok(None);
-    }
-    let why = match classify(file.file_name().unwrap_or_default().as_bytes()) {
-        Name::Submission { id, .. } => return Ok(Some(id)),
-        Name::Bad { why, .. } => why,
+/// What dropping the file itself would do otherwise than `submit`, which only looks at the document.
+fn dropped_by_hand(file: &Path, written: Option<&str>) -> Option<FieldError> {
+    let right = written.unwrap_or("<id>");
+    let rename = format!("rename it to {right}.json, .yaml, .yml or .md");
+    let why = match classify(file.file_name()?.as_bytes()) {
+        Name::Submission { id, .. } if written.is_none_or(|it| it == id.as_str()) => return None,
+        Name::Submission { id, .. } => {
+            format!("submit takes the id {right}, but in pending/ the name gives the id {id}")
+        }
+        Name::Bad { why, .. } => format!("submit takes it, but in pending/ it is refused: {why}"),
         Name::Temporary => {
-            format!(
-                "the daemon ignores such a name, as a file that is still being written: {RIGHT}"
-            )
+            "submit takes it, but in pending/ the daemon ignores such a name".to_owned()
         }
     };
-    let code = ErrorCode::SchemaValidationFailed.as_str();
-    Err(submit::refuse(file, code, &why))
+    Some(FieldError::new("file name", format!("{why}; {rename}")))
 }
 
 /// Refuses more bytes than intake reads.
@@ -140,30 +139,66 @@ pub fn fits(config: &Config, from: &Path, bytes: &[u8]) -> Result<(), Failed> {
     Err(submit::refuse(from, code, &why))
 }
 
+/// Where an id is that something else has already. A handoff may move while it is looked for, so the
+/// places are looked at twice.
+pub fn taken(layout: &Layout, from: &Path, id: &HandoffId) -> Option<&'static str> {
+    let same = |dropped: PathBuf| Identity::at(&dropped).ok() == Identity::at(from).ok();
+    let is_dropped = || {
+        let dropped = layout.submission(id.as_str());
+        dropped.is_some_and(|it| !same(it))
+    };
+    (0..2).find_map(|_| {
+        if is_dropped() {
+            return Some(State::Pending.status());
+        }
+        let states = layout.states_of(id.as_str());
+        if let Some(state) = states.first() {
+            return Some(state.status());
+        }
+        if layout.is_being_refused(id.as_str()) {
+            return Some(State::Failed.status());
+        }
+        match layout.archived(id.as_str()) {
+            Some(_) => Some("archived"),
+            None => layout
+                .is_taken(id.as_str())
+                .then_some(State::Failed.status()),
+        }
+    })
+}
+
+/// An id is never given twice.
+pub fn duplicate(id: &HandoffId, stands: &str) -> Failed {
+    let stands = stands.replace('_', " ");
+    let text = format!(
+        "the id {id} exists already ({stands}); dropped nothing; to see it: handoffd show {id}"
+    );
+    Failed::thing(ErrorCode::DuplicateId.as_str(), anyhow::anyhow!(text))
+}
+
 /// Refuses an id that stands for something else already.
 pub fn is_free(layout: &Layout, from: &Path, id: &HandoffId) -> Result<(), Failed> {
-    let same = |dropped: PathBuf| Identity::at(&dropped).ok() == Identity::at(from).ok();
-    let dropped = layout.submission(id.as_str());
-    if layout.is_taken(id.as_str()) || dropped.is_some_and(|it| !same(it)) {
-        let why = format!("the id {id} is taken");
-        return Err(submit::refuse(from, ErrorCode::DuplicateId.as_str(), &why));
+    match taken(layout, from, id) {
+        Some(stands) => Err(duplicate(id, stands)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 pub fn validate(global: &Global, options: &Options) -> Outcome {
     let file = &options.file;
     let layout = global.existing_layout()?;
     let config = global.load_config()?;
-    // What is there, but can't be a request by its name, is refused and no wrong usage.
-    let name = if file.exists() { named(file)? } else { None };
     let (bytes, ext) = submit::read(file)?;
     fits(&config, file, &bytes)?;
     let document = submit::parse(file, &bytes, ext)?;
     let written = View::of_document(&document.map).id().map(str::to_owned);
-    let request = submit::request_in(&document, file, name.as_ref())?;
+    let request = submit::request_in(&document, file, None)?;
     is_free(&layout, file, &request.id)?;
-    let examined = examine(&layout, &config, &document.map, request);
+    let mut examined = examine(&layout, &config, &document.map, request);
+    if file != Path::new("-") {
+        let note = dropped_by_hand(file, written.as_deref());
+        examined.receipt.warnings.extend(note);
+    }
     if let Some(told) = examined.refusal(global) {
         return refuse(global, &examined, &told);
     }
@@ -228,15 +263,14 @@ fn accept(global: &Global, examined: &Examined, id: Option<String>) -> Result<()
         });
         return out::tell(text);
     }
-    let id = id.unwrap_or_else(|| "it (its id will be its file name)".to_owned());
+    let id = id.map_or_else(String::new, |id| format!(" {}", safe(&id, false)));
     let target = if names_somebody(request) {
         format!(" for {}", request.agent)
     } else {
         String::new()
     };
     out::tell(format!(
-        "fine: {} is a {}{target}, priority {}; it {next}",
-        safe(&id, false),
+        "valid {}{id}{target}, {} priority; {next}",
         request.dialect,
         request.priority.as_str()
     ))?;

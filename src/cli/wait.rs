@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::fs::Access;
 
-use crate::cli::{Failed, Global, Outcome, access, complete, duration, out, unknown_id, wake};
+use crate::cli::{Failed, Global, Outcome, access, complete, duration, known, out, wake};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
 use crate::protocol::id::HandoffId;
@@ -39,13 +39,16 @@ pub struct Options {
 
 pub fn wait(global: &Global, options: &Options) -> Outcome {
     let layout = global.existing_layout()?;
+    let mut ids = Vec::new();
     for id in &options.ids {
         // It may have been on its way back: a second look tells.
-        if !is_known(&layout, id) && !is_known(&layout, id) {
-            return Err(unknown_id(&layout, id));
-        }
+        ids.push(if is_known(&layout, id) || is_known(&layout, id) {
+            id.clone()
+        } else {
+            known(&layout, id)?.id
+        });
     }
-    until_ended(&layout, &options.ids, options.timeout)
+    until_ended(&layout, &ids, options.timeout)
 }
 
 /// Looks at every place where it may stand, in the order in which it passes them.

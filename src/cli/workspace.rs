@@ -227,11 +227,9 @@ pub struct DiffOptions {
 
 pub fn diff(global: &Global, options: &DiffOptions) -> Outcome {
     let layout = global.existing_layout()?;
-    let id = &options.id;
-    let doc = find(&layout, id)?
-        .read()
-        .map(|(doc, _)| doc)
-        .unwrap_or_default();
+    let place = find(&layout, &options.id)?;
+    let id = &place.id;
+    let doc = place.read().map(|(doc, _)| doc).unwrap_or_default();
     let output = |key: &str| doc.get("output")?.get(key)?.as_str().map(str::to_owned);
     let (Some(branch), Some(base), Some(commit)) =
         (output("branch"), output("base"), output("commit"))

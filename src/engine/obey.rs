@@ -136,7 +136,7 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
 pub fn pointless(action: Action, state: State, id: &str) -> String {
     let instead = match (action, state) {
         (Action::Retry, State::Completed) => {
-            format!("; to run it again: mv handoffs/completed/{id}.json handoffs/pending/")
+            format!("; to run it again: handoffd retry --again {id}")
         }
         (Action::Retry, State::InProgress) => "; cancel it first, or wait until it ends".to_owned(),
         (Action::Cancel, State::Completed | State::Failed) => "; nothing of it runs".to_owned(),

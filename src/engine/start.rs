@@ -111,13 +111,9 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
     layout
         .check_one_file_system()
         .map_err(|error| in_root(error.to_string()))?;
-    let kind = filesystem(layout.handoffs()).map_err(system("can't determine the file system"))?;
-    if kind.network && !config.daemon.allow_network_fs {
-        return Err(in_root(format!(
-            "the root is on {}, a network file system, where renames and locks are unreliable; \
-             move the root to a local disk, or set daemon.allow_network_fs = true",
-            kind.name
-        )));
+    let remote = on_network(layout.handoffs(), &config);
+    if let Some(wrong) = remote.map_err(system("can't determine the file system"))? {
+        return Err(in_root(wrong));
     }
     config.key = key::hold(&layout)
         .map_err(|error| StartError::in_root(&root, ".handoffd/key: ", &error))?;
@@ -212,6 +208,33 @@ fn start_rubbish(events: UnboundedSender<Event>) -> io::Result<Rubbish> {
         let text = format!("can't delete {}: {error}", path.display());
         let _ = events.send(Event::Undeletable(text));
     })
+}
+
+/// Why a daemon without a configuration would refuse a root here, which need not be there yet.
+pub fn refuses(layout: &Layout) -> io::Result<Option<String>> {
+    let config = Config::default();
+    let file = layout.root().join("handoffd.toml");
+    if let Some(wrong) = unusable(layout, &file, &config) {
+        return Ok(Some(wrong));
+    }
+    layout.check_one_file_system()?;
+    let mut above = layout.root().ancestors();
+    match above.find(|folder| folder.is_dir()) {
+        Some(folder) => on_network(folder, &config),
+        None => Ok(None),
+    }
+}
+
+/// Why a folder is no place for a root, if its file system is the reason.
+fn on_network(folder: &Path, config: &Config) -> io::Result<Option<String>> {
+    let kind = filesystem(folder)?;
+    Ok((kind.network && !config.daemon.allow_network_fs).then(|| {
+        format!(
+            "the root is on {}, a network file system, where renames and locks are unreliable; \
+             move the root to a local disk, or set daemon.allow_network_fs = true",
+            kind.name
+        )
+    }))
 }
 
 /// Why this configuration may not be used on this root, with what to do about it.

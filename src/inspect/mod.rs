@@ -16,6 +16,7 @@ pub mod list;
 mod met;
 pub mod newest;
 pub mod owners;
+pub mod prefix;
 pub mod question;
 pub mod queue;
 pub mod status;

@@ -64,6 +64,13 @@ impl Old {
         self.files.len() + usize::from(self.record.is_some())
     }
 
+    /// All of its files.
+    pub fn paths(&self, layout: &Layout) -> impl Iterator<Item = PathBuf> {
+        let record = self.record.as_ref();
+        let record = record.map(|(state, id, _)| layout.record(*state, id));
+        record.into_iter().chain(self.files.iter().cloned())
+    }
+
     /// Deletes it; how many files went. A record that has changed meanwhile stays, with all
     /// that belongs to it.
     pub fn remove(&self, layout: &Layout) -> io::Result<usize> {

@@ -199,8 +199,8 @@ fn what_has_nothing_to_act_on_is_told_what_to_do_instead() {
         (
             "retry",
             "done",
-            "can't retry done: already completed; to run it again: mv handoffs/completed/done.json \
-             handoffs/pending/",
+            "can't retry done: already completed; to run it again: handoffd retry \
+             --again done",
         ),
         (
             "retry",

@@ -16,6 +16,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod acting;
 mod advice;
 mod ahead;
 mod approvals;
@@ -47,6 +48,7 @@ mod lifecycle;
 mod looking;
 mod meddled_log;
 mod meddling;
+mod mistakes;
 mod notify;
 mod outputs;
 mod own_user;

@@ -44,16 +44,23 @@ fn what_intake_refuses_is_not_fine() {
     .unwrap();
     let plain = request(None, "coder");
     let large = plain.replace('{', &format!("{{{}", " ".repeat(5000)));
-    let alone = json!({"target": {"agent_id": "coder"}, "depends_on": ["alone"]}).to_string();
+    let alone = json!({
+        "handoff_id": "alone", "target": {"agent_id": "coder"}, "depends_on": ["alone"],
+    })
+    .to_string();
     for (name, text, why) in [
         ("large.json", &large, "daemon.max_request_size allows"),
-        ("x.json", &request(Some("y"), "coder"), "must be the same"),
-        ("bad name.json", &plain, "not a valid id"),
-        ("x.txt", &plain, "unsupported extension"),
-        ("a~2.json", &plain, "not a valid id"),
-        (".hid.json", &plain, "ignores such a name"),
-        ("done.json", &plain, "the id done is taken"),
-        ("queued.json", &plain, "the id queued is taken"),
+        ("a.json", &request(Some("a~2"), "coder"), "not allowed"),
+        (
+            "x.json",
+            &request(Some("done"), "coder"),
+            "the id done exists already (completed)",
+        ),
+        (
+            "x.json",
+            &request(Some("queued"), "coder"),
+            "the id queued exists already (pending)",
+        ),
         ("alone.json", &alone, "depends on itself"),
         ("who.json", &request(None, "nobody"), "unknown agent"),
     ] {
@@ -63,17 +70,30 @@ fn what_intake_refuses_is_not_fine() {
         assert!(!told.contains("move the file back"), "{name}: {told}");
         assert!(!told.contains("handoffs/failed/"), "{name}: {told}");
     }
-    for (name, text) in [
-        ("x.json", plain.clone()),
-        ("y.json", request(Some("y"), "coder")),
+    // The file's name is nothing to submit; whoever moves the file itself is told.
+    for (name, text, note) in [
+        ("x.json", plain.clone(), None),
+        ("done.json", plain.clone(), None),
+        ("y.json", request(Some("y"), "coder"), None),
+        (
+            "x.json",
+            request(Some("y"), "coder"),
+            Some("rename it to y.json"),
+        ),
+        ("bad name.json", plain.clone(), Some("not a valid id")),
+        (".hid.json", plain.clone(), Some("ignores such a name")),
     ] {
         let told = told(&root, name, &text);
-        assert!(told.starts_with("fine: "), "{name}: {told}");
+        assert!(told.starts_with("valid request"), "{name}: {told}");
+        match note {
+            Some(note) => assert!(told.contains(note), "{name}: {told}"),
+            None => assert!(!told.contains("warning"), "{name}: {told}"),
+        }
     }
     // What waits there already is not in its own way.
     let dropped = root.path("handoffs/pending/queued.yaml");
     let told = root.see(&["validate", dropped.to_str().unwrap()]);
-    assert!(told.starts_with("fine: "), "{told}");
+    assert!(told.starts_with("valid request for @coder"), "{told}");
 }
 
 #[test]
