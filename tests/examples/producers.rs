@@ -57,13 +57,18 @@ fn producers_in_every_language_drop_and_wait() {
     let agent = |good: bool| if good { "@echo" } else { "@nobody" };
     let producer = |name: &str| root.path("producers").join(name);
 
-    check_producer(&root, |good| {
-        let mut command = Command::new("sh");
-        command.arg(producer("submit.sh")).arg(file(good));
-        command
-    });
-    for (program, name) in [("python3", "submit.py"), ("node", "submit.mjs")] {
-        if is_here(program, name) {
+    let odd = "say \"hi\" \\ and\nbye";
+    let mut shell = Command::new("sh");
+    shell.arg(producer("submit.sh")).args([agent(true), odd]);
+    let printed = shell.arg(root.dir()).output().unwrap().stdout;
+    let record: Value = serde_json::from_slice(&printed).unwrap();
+    assert_eq!(record["input"]["data"]["text"], odd);
+    for (program, name) in [
+        ("sh", "submit.sh"),
+        ("python3", "submit.py"),
+        ("node", "submit.mjs"),
+    ] {
+        if program == "sh" || is_here(program, name) {
             check_producer(&root, |good| {
                 let mut command = Command::new(program);
                 command.arg(producer(name)).args([agent(good), "hello"]);
