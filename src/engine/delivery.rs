@@ -5,6 +5,7 @@
 //! registry's lines follow once the outcome is decided.
 
 mod comply;
+pub mod reported;
 
 use std::fs;
 use std::io;
@@ -264,6 +265,7 @@ impl Delivery<'_> {
                 .strip_prefix(&root)
                 .and_then(|rest| rest.strip_prefix('/'))
                 .unwrap_or(named);
+            let relative = relative.trim_start_matches("./");
             let kind = ["artifact_type", "type"]
                 .iter()
                 .find_map(|key| item.get(key)?.as_str());

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::engine::admit::admit;
 use crate::engine::attempt::shown;
 use crate::engine::commands::Dismissal;
+use crate::engine::delivery;
 use crate::engine::effects::{Decided, has_effects};
 use crate::engine::event::{Diverted, Event};
 use crate::engine::intake::{Broken, Submission};
@@ -17,11 +18,11 @@ use crate::engine::parked::Parked;
 use crate::engine::story::{refusal_line, transition};
 use crate::engine::tasks;
 use crate::engine::world::World;
-use crate::policy::complete::{complete, not_starting};
+use crate::policy::complete::{complete, deliver, not_starting};
 use crate::policy::follow::{Author, after_success, return_of};
 use crate::policy::human::{Kind, ask_person};
 use crate::policy::intake::{Plan, Terms, refused_fields};
-use crate::policy::judge::{Exit, Failure, Success, Verdict};
+use crate::policy::judge::{Delivered, Exit, Failure, Success, Verdict};
 use crate::policy::next::{Facts, conclude, fail, link, refusal, wait};
 use crate::policy::receive::not_understood;
 use crate::policy::retry::RetryPolicy;
@@ -261,10 +262,12 @@ pub fn apply(
         }
         Destination::Complete => {
             not_starting(record);
+            let delivered = reported(world, record, request);
             let before = record.clone();
             let report = record.submitted_document();
             let success = Success {
                 result: Some(report.clone()),
+                delivered,
                 ..Success::default()
             };
             complete(record, success, now.wall);
@@ -302,6 +305,11 @@ pub fn apply(
                 Kind::Blocked => "blocked; a person can help",
             };
             not_starting(record);
+            // Behind a gate somebody goes on with the report, and a blocked one delivers nothing.
+            if matches!(kind, Kind::Review | Kind::Task) {
+                let delivered = reported(world, record, request);
+                deliver(record, &delivered);
+            }
             ask_person(record, kind, reason, now, world.boot);
             (State::Waiting, "waiting_human")
         }
@@ -309,6 +317,18 @@ pub fn apply(
             fail(record, &duplicate(wanted), max_retries, now.wall);
             (State::Failed, "refused")
         }
+    }
+}
+
+/// What a dropped report delivers that nobody goes on with.
+fn reported(
+    world: &World,
+    record: &mut Record,
+    request: &Result<Request, Vec<FieldError>>,
+) -> Delivered {
+    match request {
+        Ok(request) => delivery::reported::delivered(world, record, request),
+        Err(_) => Delivered::default(),
     }
 }
 

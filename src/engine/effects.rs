@@ -204,18 +204,21 @@ fn entries(record: &Record, id: &str) -> Vec<Entry> {
         .and_then(Value::as_str)
         .and_then(Wall::parse)
         .unwrap_or(Wall(0));
-    let entry = |item: &Value| {
-        let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
-        Some(Entry {
-            artifact_id: text("artifact_id")?,
-            path: text("path")?,
-            artifact_type: text("artifact_type"),
-            sha256: text("sha256")?,
-            size_bytes: item.get("size_bytes")?.as_u64()?,
-            handoff_id: id.to_owned(),
-            created_at: at,
-            extra: Map::new(),
-        })
-    };
-    listed.into_iter().flatten().filter_map(entry).collect()
+    let listed = listed.into_iter().flatten();
+    listed.filter_map(|item| registered(item, id, at)).collect()
+}
+
+/// The registry's line for one of the artifacts that `output.artifacts` lists.
+pub fn registered(item: &Value, id: &str, at: Wall) -> Option<Entry> {
+    let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
+    Some(Entry {
+        artifact_id: text("artifact_id")?,
+        path: text("path")?,
+        artifact_type: text("artifact_type"),
+        sha256: text("sha256")?,
+        size_bytes: item.get("size_bytes")?.as_u64()?,
+        handoff_id: id.to_owned(),
+        created_at: at,
+        extra: Map::new(),
+    })
 }

@@ -9,6 +9,7 @@ use crate::engine::admit::admit;
 use crate::engine::ahead;
 use crate::engine::attempt::{NotLaunched, Post, Running, Source};
 use crate::engine::begin::{Start, begin};
+use crate::engine::delivery::reported::register;
 use crate::engine::destination::prepare;
 use crate::engine::divert::{Destination, apply, divert, original};
 use crate::engine::event::Event;
@@ -118,6 +119,7 @@ fn from_pending(
     if let Some(receipt) = receipt {
         acknowledge(world, &mut record, &request, *receipt);
     }
+    bring_in(world, &mut record, &request).map_err(again)?;
     let path = world.layout.pending().join(&name);
     let durability = config.daemon.durability;
     let submitted = Submitted::new(&path, identity, (&record, syntax), durability);
@@ -178,6 +180,7 @@ fn from_waiting(world: &World, id: &str, post: Option<Post>) -> Launched {
                 return Err(again(NotLaunched::Refused));
             }
             Ok(None) => {
+                bring_in(world, &mut record, &request).map_err(again)?;
                 let request = Arc::new(request);
                 let start = Start {
                     record,
@@ -244,6 +247,14 @@ fn admissible(
     let (_, holder) = View::of_record(record).holder("expected_output");
     prepare(world, record, request, holder)?;
     Ok(None)
+}
+
+/// Registers what a dropped report names as its artifacts, for the agent that goes on with it.
+fn bring_in(world: &World, record: &mut Record, request: &Request) -> Result<(), NotLaunched> {
+    register(world, record, request).map_err(|error| {
+        world.reservations().release(request.id.as_str());
+        NotLaunched::Io(error.to_string())
+    })
 }
 
 /// Writes into the record what its receiver says, with what has changed behind its back.

@@ -1,6 +1,7 @@
 //! Receiving: looking up on disk what [`crate::policy::receive`] judges.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -94,7 +95,7 @@ pub fn receipt(
     }
     if runs {
         for (field, path) in references(view) {
-            let found = look_up(desk, &path);
+            let found = look_up(desk, view, &path);
             findings.references.push(Reference { field, path, found });
         }
     }
@@ -105,8 +106,16 @@ pub fn receipt(
     receive(view, &findings, rules)
 }
 
-fn look_up(desk: &Desk<'_>, path: &str) -> Found {
+fn look_up(desk: &Desk<'_>, view: &View<'_>, path: &str) -> Found {
+    let root = desk.layout.root();
+    // A result may name its files by their whole path, and so may a report.
+    let path = match Path::new(path).strip_prefix(root) {
+        Ok(inside) if view.dialect == Dialect::Report => inside.to_str().unwrap_or(path),
+        _ => path,
+    };
     match RelPath::parse(path.trim_end_matches('/')) {
+        // An address is no path that could leave the root.
+        Err(_) if view.dialect == Dialect::Report && path.contains("://") => Found::There,
         Err(why) => Found::Refused(why),
         Ok(path) => match desk.artifacts.presence(&path) {
             Presence::Missing => Found::Missing,
@@ -121,7 +130,10 @@ const MOST_COMPARED: u64 = 1 << 30;
 
 /// What a handoff depends on and that is no longer what was registered, in sentences.
 pub fn changed_artifacts(desk: &Desk<'_>, view: &View<'_>, request: &Request) -> Vec<String> {
-    let named = references(view).into_iter().map(|(_, path)| path);
+    // A report brings its artifacts, whatever stood there before.
+    let is_report = view.dialect == Dialect::Report;
+    let named = references(view).into_iter().filter(|_| !is_report);
+    let named = named.map(|(_, path)| path);
     let required = request.requires_artifacts.iter().cloned();
     let mut changed = Vec::new();
     let mut unread = MOST_COMPARED;

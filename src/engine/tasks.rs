@@ -29,7 +29,7 @@ use crate::protocol::record::Record;
 use crate::protocol::task::{TaskId, TaskState};
 use crate::runner::gate;
 use crate::spool::change::Change;
-use crate::store::artifacts::{RelPath, Unread};
+use crate::store::artifacts::{Presence, RelPath, Unread};
 use crate::store::tasks::{Store, StoreError};
 
 pub use answered::{hold_against_gates, report_against_gates};
@@ -73,9 +73,9 @@ fn before(world: &World, stored: Option<TaskState>, brought: &Brought) -> TaskSt
         state.set("phase", phase.unwrap_or_else(|| first_phase(world)));
     }
     let mut given = brought.given.clone().unknown_to(&state);
-    for artifact in &mut given.artifacts {
-        measure(world, artifact);
-    }
+    given
+        .artifacts
+        .retain_mut(|artifact| measure(world, artifact));
     given.bring(&mut state);
     state
 }
@@ -87,17 +87,36 @@ fn first_phase(world: &World) -> Value {
     first.map_or_else(|| "started".into(), |phase| phase.as_str().into())
 }
 
-/// Adds hash and size to the entry of a file that has no hash; a folder has none.
-fn measure(world: &World, artifact: &mut Map<String, Value>) {
+/// Adds hash and size to the entry of a file that has no hash; a folder has none, and a file above
+/// the limit gets none. False if nothing is there.
+fn measure(world: &World, artifact: &mut Map<String, Value>) -> bool {
     let text = |key: &str| artifact.get(key).and_then(Value::as_str);
-    let Some(path) = text("path").filter(|_| text("content_hash").is_none()) else {
-        return;
+    let Some(Ok(path)) = text("path").map(RelPath::parse) else {
+        return true;
     };
-    let measured = RelPath::parse(path).and_then(|path| world.artifacts.measure(&path));
-    if let Ok(measured) = measured {
-        artifact.insert("content_hash".to_owned(), measured.sha256.into());
-        artifact.insert("size_bytes".to_owned(), measured.size_bytes.into());
+    if text("content_hash").is_none() {
+        let bounds = up_to_the_limit(&world.config());
+        if let Ok(measured) = world.artifacts.measure_within(&path, bounds) {
+            artifact.insert("content_hash".to_owned(), measured.sha256.into());
+            artifact.insert("size_bytes".to_owned(), measured.size_bytes.into());
+        }
     }
+    world.artifacts.presence(&path) != Presence::Missing
+}
+
+/// Adds its size to the entry of a file that has none. False if nothing is there.
+fn weigh(world: &World, artifact: &mut Map<String, Value>) -> bool {
+    let path = artifact.get("path").and_then(Value::as_str);
+    let Some(Ok(path)) = path.map(RelPath::parse) else {
+        return true;
+    };
+    let presence = world.artifacts.presence(&path);
+    if let Presence::File { size_bytes } = presence {
+        artifact
+            .entry("size_bytes")
+            .or_insert_with(|| size_bytes.into());
+    }
+    presence != Presence::Missing
 }
 
 /// Asks the gates of a success that is not decided yet: `preview` is the record as it would be.

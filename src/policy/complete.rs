@@ -78,6 +78,15 @@ pub fn fill(record: &mut Record, success: Success) {
     record.set("result", Value::Object(result));
 }
 
+/// Writes into a record that waits what it delivered, if it did.
+pub fn deliver(record: &mut Record, delivered: &Delivered) {
+    if !delivered.artifacts.is_empty() {
+        let theirs = record.doc.get("output").cloned();
+        record.lift("output", output(theirs.as_ref(), None, delivered));
+        record.lift("validation", verified(None, delivered));
+    }
+}
+
 /// The specialist's output, with what the daemon knows of the artifacts.
 fn output(theirs: Option<&Value>, text: Option<String>, delivered: &Delivered) -> Value {
     let mut output = match theirs {

@@ -11,7 +11,7 @@ use crate::policy::misnamed::misnamed;
 use crate::policy::next::refusal;
 use crate::policy::reports::{dropped_findings, listed, telling, vague};
 use crate::policy::rules::{
-    self, ARTIFACT_PATH, DELIVERABLE, Finding, HANDOFF_TYPE, Kind, PACKAGE_SUMMARY,
+    self, ARTIFACT_EXISTS, ARTIFACT_PATH, DELIVERABLE, Finding, HANDOFF_TYPE, Kind, PACKAGE_SUMMARY,
 };
 use crate::protocol::dialect::Dialect;
 use crate::protocol::error::ErrorCode;
@@ -77,30 +77,47 @@ pub struct Receipt {
     pub refusal: Option<Failure>,
 }
 
-/// The artifacts that a package refers to, with the field that names each. One without a path
-/// is left out.
+/// The artifacts that a package or a report refers to, with the field that names each. One without
+/// a path is left out.
 pub fn references(view: &View<'_>) -> Vec<(String, String)> {
-    if view.dialect != Dialect::Package {
-        return Vec::new();
-    }
-    artifacts(view)
+    let (listed, list) = artifacts(view);
+    listed
+        .iter()
         .enumerate()
         .filter_map(|(at, artifact)| {
             let path = path_of(artifact)?;
             let field = match artifact {
-                Value::String(_) => format!("handoff.context.artifacts[{at}]"),
-                _ => format!("handoff.context.artifacts[{at}].path"),
+                Value::String(_) => format!("{list}[{at}]"),
+                _ => format!("{list}[{at}].path"),
             };
-            Some((field, path.to_owned()))
+            Some((field, path.trim_start_matches("./").to_owned()))
         })
         .collect()
 }
 
-fn artifacts<'d>(view: &View<'d>) -> impl Iterator<Item = &'d Value> {
-    view.context("artifacts")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+/// The artifacts that a document lists, and the path of that list.
+fn artifacts<'d>(view: &View<'d>) -> (&'d [Value], &'static str) {
+    let (listed, list) = match view.dialect {
+        Dialect::Package => (view.context("artifacts"), "handoff.context.artifacts"),
+        Dialect::Report => (present(view.doc, "artifacts"), "artifacts"),
+        _ => (None, ""),
+    };
+    let listed = listed.and_then(Value::as_array);
+    (listed.map_or(&[], Vec::as_slice), list)
+}
+
+/// Artifacts without a path.
+fn without_path(view: &View<'_>) -> Vec<Finding> {
+    let (listed, list) = artifacts(view);
+    let nameless = listed.iter().enumerate();
+    nameless
+        .filter(|(_, artifact)| path_of(artifact).is_none())
+        .map(|(at, _)| {
+            let field = format!("{list}[{at}].path");
+            let why = "missing: without a path the file can't be found";
+            Finding::new(&ARTIFACT_PATH, field, why)
+        })
+        .collect()
 }
 
 fn path_of(artifact: &Value) -> Option<&str> {
@@ -135,6 +152,16 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
         let path = &reference.path;
         match &reference.found {
             Found::There => {}
+            Found::Missing if view.dialect == Dialect::Report => {
+                let why = format!("artifact {path} does not exist");
+                let error = Finding::new(&ARTIFACT_EXISTS, &reference.field, why).error;
+                // The work that it reports is done all the same.
+                if rules.strict {
+                    missing.push(error);
+                } else {
+                    warnings.push(error);
+                }
+            }
             Found::Missing => missing.push(error(&format!("artifact {path} does not exist"))),
             Found::Refused(why) => errors.push(error(&format!("artifact {path} {why}"))),
             Found::Changed(why) => warnings.push(error(&format!("artifact {path} {why}"))),
@@ -143,11 +170,11 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
     let sorted = match view.dialect {
         Dialect::Package => rules::sort(package_findings(view), Kind::Package, rules.strict),
         // The rules that a report must keep were checked when it was read.
-        Dialect::Report => rules::sort(
-            dropped_findings(view.doc, view.status),
-            Kind::Report,
-            rules.strict,
-        ),
+        Dialect::Report => {
+            let mut found = dropped_findings(view.doc, view.status);
+            found.extend(without_path(view));
+            rules::sort(found, Kind::Report, rules.strict)
+        }
         _ => rules::Sorted::default(),
     };
     errors.extend(sorted.errors);
@@ -181,24 +208,19 @@ fn package_findings(view: &View<'_>) -> Vec<Finding> {
     } else {
         found.extend(telling(SUMMARY, &summary));
     }
-    for (at, artifact) in artifacts(view).enumerate() {
-        if path_of(artifact).is_none() {
-            let field = format!("handoff.context.artifacts[{at}].path");
-            let why = "missing: without a path the file can't be found";
-            found.push(Finding::new(&ARTIFACT_PATH, field, why));
-        }
-    }
+    found.extend(without_path(view));
     let listed = view.context("artifacts");
     found.extend(rules::odd_types(listed, "handoff.context.artifacts"));
     found.extend(rules::odd_hashes(listed, "handoff.context.artifacts"));
     let questions = view.context("open_questions");
     let path = "handoff.context.open_questions";
     found.extend(rules::odd_priorities(questions, path));
-    if let Some(kind) = view.handoff().and_then(|it| present(it, "type"))
+    if let Some(kind) = view.get("type").filter(|kind| !kind.is_null())
         && !kind.as_str().is_some_and(|kind| TYPES.contains(&kind))
     {
         let why = format!("{kind} is not one of {}", TYPES.join(", "));
-        found.push(Finding::new(&HANDOFF_TYPE, "handoff.type", why));
+        let field = join(view.holder("type").1, "type");
+        found.push(Finding::new(&HANDOFF_TYPE, field, why));
     }
     let Some(expectations) = view.handoff().and_then(|it| present(it, "expectations")) else {
         return found;

@@ -202,6 +202,7 @@ fn report_findings(report: &Map<String, Value>, blocked: bool, found: &mut Vec<F
 fn quality(document: &Map<String, Value>, found: &mut Vec<Finding>) {
     found.extend(rules::foreign_files(document));
     found.extend(rules::odd_hashes(document.get("artifacts"), "artifacts"));
+    found.extend(rules::odd_severities(document));
     let questions = document.get("open_questions");
     found.extend(rules::odd_priorities(questions, "open_questions"));
     let handoff = document.get("handoff").and_then(Value::as_object);

@@ -91,9 +91,12 @@ rules! {
     done, with names and figures";
     MEASURABLE       "measurable"             Letter Letter Letter "criteria and constraints can be measured";
     PRIORITY         "question-priority"      Letter Letter Letter "the priority of an open question is high, medium or low";
+    SEVERITY         "issue-severity"         Letter Letter None   "the severity of a blocking \
+    issue is blocker, high, medium or low";
     CONTENT_HASH     "content-hash"           Letter Letter Letter "content_hash and sha256 are \
     SHA-256 hashes of 64 hexadecimal digits";
-    ARTIFACT_PATH    "artifact-path"          Must   Must   Letter "an artifact has a path";
+    ARTIFACT_PATH    "artifact-path"          Letter Must   Letter "an artifact has a path";
+    ARTIFACT_EXISTS  "artifact-exists"        Letter Must   Must   "an artifact is there, inside the root";
     ARTIFACT_TYPE    "artifact-type"          None   None   Letter "the type of an artifact is spec, code, doc or config";
     HANDOFF_TYPE     "handoff-type"           None   None   Letter "the type of a handoff is sequential, delegation, escalation or return";
     PACKAGE_SUMMARY  "package-summary"        None   None   Must   "a package has context.summary";
@@ -240,10 +243,9 @@ fn name_of(gate: &Value) -> String {
 /// Paths in `files_modified` that are not relative to the root.
 pub fn foreign_files(document: &Map<String, Value>) -> Vec<Finding> {
     let files = document.get("files_modified").and_then(Value::as_array);
-    let leads_out = |path: &str| path.starts_with('/') || path.split('/').any(|it| it == "..");
     let named = files.into_iter().flatten().enumerate();
     let foreign = named.filter_map(|(at, file)| {
-        let path = file.as_str().filter(|path| leads_out(path))?;
+        let path = file.as_str().filter(|path| !is_relative(path))?;
         let why = format!("{path:?} is not relative to the root");
         Some(Finding::new(
             &RELATIVE_FILES,
@@ -252,6 +254,28 @@ pub fn foreign_files(document: &Map<String, Value>) -> Vec<Finding> {
         ))
     });
     foreign.collect()
+}
+
+/// Whether a path can only be read as relative to the root, on any system.
+fn is_relative(path: &str) -> bool {
+    let has_drive = path.as_bytes().get(1) == Some(&b':')
+        && path.starts_with(|first: char| first.is_ascii_alphabetic());
+    let leads_out = path.starts_with(['/', '\\', '~']) || path.contains("://");
+    let climbs = path.split(['/', '\\']).any(|part| part == "..");
+    !(has_drive || leads_out || climbs)
+}
+
+/// Issues whose severity is not of the list.
+pub fn odd_severities(document: &Map<String, Value>) -> Vec<Finding> {
+    const SEVERITIES: [&str; 4] = ["blocker", "high", "medium", "low"];
+    let issues = document.get("blocking_issues");
+    odd_words(
+        issues,
+        "blocking_issues",
+        "severity",
+        &SEVERITIES,
+        &SEVERITY,
+    )
 }
 
 #[cfg(test)]
@@ -271,6 +295,14 @@ mod tests {
             let kinds = [Kind::Report, Kind::Result, Kind::Package];
             assert!(kinds.iter().any(|kind| rule.weight(*kind) != Weight::None));
             assert!(!rule.says.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_documentation_names_every_rule() {
+        let page = include_str!("../../docs/dialects.md");
+        for rule in RULES {
+            assert!(page.contains(&format!("`{}`", rule.name)), "{}", rule.name);
         }
     }
 
@@ -307,7 +339,9 @@ mod tests {
         let document = json!({
             "verification": {"tests_passed": false, "lint_passed": true, "note": "false"},
             "quality_gates": {"passed": ["a"], "failed": ["b", {"name": "c"}]},
-            "files_modified": ["src/a.rs", "/etc/x", "../y", "a/../b", "..c", 7],
+            "files_modified": [
+                "src/a.rs", "/etc/x", "../y", "a/../b", "..c", 7, "C:\\x", "~/z", "file:///x", "a~b:c",
+            ],
             "artifacts": [
                 {"path": "a", "type": "code", "content_hash": hash},
                 {"path": "b", "type": "source", "content_hash": "abc123"},
@@ -328,6 +362,9 @@ mod tests {
             "files_modified[1]",
             "files_modified[2]",
             "files_modified[3]",
+            "files_modified[6]",
+            "files_modified[7]",
+            "files_modified[8]",
         ];
         assert_eq!(fields(foreign_files(map)), all);
         let artifacts = map.get("artifacts");
@@ -337,6 +374,13 @@ mod tests {
         assert_eq!(
             fields(odd_priorities(questions, "q")),
             ["q[2].priority", "q[3].priority"]
+        );
+        let issues = json!({"blocking_issues": [
+            "i", {"severity": "high"}, {"severity": "urgent"}, {"severity": 3}, {"severity": null},
+        ]});
+        assert_eq!(
+            fields(odd_severities(issues.as_object().unwrap())),
+            ["blocking_issues[2].severity", "blocking_issues[3].severity"]
         );
         let clean = json!({"quality_gates": {"failed": []}, "verification": {"a": null}});
         assert_eq!(contradictions(clean.as_object().unwrap()), []);

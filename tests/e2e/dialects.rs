@@ -166,6 +166,9 @@ fn furnished(config: &str) -> Root {
         ".project/02-requirements/user-stories/US-001.md",
         ".project/02-requirements/epics/EP-001.md",
         ".project/05-quality/security/review-2024-01.md",
+        ".output/features/board_20250113_090000/architecture.md",
+        ".output/features/board/architecture.md",
+        ".output/features/board/tiles.png",
         "docs/design.md",
         "artifacts/artifact-tech-stack-001.json",
     ] {

@@ -54,6 +54,7 @@ mod outputs;
 mod own_user;
 mod people;
 mod receiving;
+mod reported;
 mod reports;
 mod resident;
 mod results;

@@ -111,24 +111,28 @@ fn worked_in(record: &Record, result: &Map<String, Value>) -> Option<Phase> {
     worked.cloned().or(own).as_ref().and_then(Phase::asked)
 }
 
-/// The decisions and artifacts that a package itself brings, and what of them can't be brought into
-/// the state's form.
+/// The decisions and artifacts that a package itself brings, or a report that another agent goes on
+/// with, and what of them can't be brought into the state's form.
 pub(super) fn given(record: &Record, now: Wall) -> (Given, Vec<FieldError>) {
     let view = View::of_record(record);
-    if view.dialect != Dialect::Package {
-        return (Given::default(), Vec::new());
-    }
-    let inside = view.handoff().and_then(|handoff| handoff.get("context"));
-    let Some(Value::Object(inside)) = inside else {
+    let (brought, path) = match view.dialect {
+        Dialect::Package => {
+            let inside = view.handoff().and_then(|handoff| handoff.get("context"));
+            (inside.and_then(Value::as_object), "handoff.context.")
+        }
+        // Without an attempt the report itself is the result.
+        Dialect::Report if !record.meta.attempts.is_empty() => (Some(view.doc), ""),
+        _ => (None, ""),
+    };
+    let Some(mut lists) = brought.cloned() else {
         return (Given::default(), Vec::new());
     };
-    let mut lists = inside.clone();
     lists.retain(|key, _| ["decisions", "artifacts"].contains(&key.as_str()));
     let at = view.get("timestamp").and_then(Value::as_str);
     let at = at.and_then(Wall::parse).unwrap_or(now);
     let (delta, mut wrong) = Delta::read(&lists, view.source(), at);
     for error in &mut wrong {
-        error.field = format!("handoff.context.{}", error.field);
+        error.field = format!("{path}{}", error.field);
     }
     let given = Given {
         artifacts: delta.artifacts,

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::brought::{given, title_of};
-use super::{first_phase, store, task_of};
+use super::{first_phase, store, task_of, weigh};
 use crate::engine::world::World;
 use crate::policy::task::{MAX_SUMMARY_TOKENS, command_for, summary};
 use crate::protocol::agent::AgentName;
@@ -33,7 +33,10 @@ pub fn give_command(world: &World, record: &mut Record, agent: &AgentName) {
         let phase = own.map_or_else(|| first_phase(world), |phase| phase.value().clone());
         state.set("phase", phase);
     }
-    let (given, _) = given(record, now);
+    let (mut given, _) = given(record, now);
+    given
+        .artifacts
+        .retain_mut(|artifact| weigh(world, artifact));
     let mut came = if given.is_empty() {
         last.map_or_else(Counts::default, |change| change.delta)
     } else {
