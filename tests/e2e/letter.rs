@@ -255,6 +255,32 @@ fn breaches() -> Vec<(Value, &'static str, &'static str)> {
             "handoff-type",
             "handoff.type",
         ),
+        (
+            with(package(json!({}), json!({})), json!({ "type": "sideways" })),
+            "handoff-type",
+            "type",
+        ),
+        (
+            report(json!({ "blocking_issues": [{ "issue": "i", "severity": "urgent" }] })),
+            "issue-severity",
+            "blocking_issues[0].severity",
+        ),
+        (
+            report(json!({ "artifacts": [{ "path": "there.md", "sha256": "abc123" }] })),
+            "content-hash",
+            "artifacts[0].sha256",
+        ),
+        (
+            report(json!({ "open_questions": [{ "question": "q", "priority": "urgent" }] })),
+            "question-priority",
+            "open_questions[0].priority",
+        ),
+        (
+            report(json!({ "handoff": { "context": "c", "expectations": {
+                "success_criteria": ["Write good code"] } } })),
+            "measurable",
+            "handoff.expectations.success_criteria[0]",
+        ),
     ]
 }
 
@@ -279,6 +305,26 @@ fn the_rules_of_quality_are_warnings_and_to_the_letter_errors() {
                 assert!(
                     told.contains(field) && told.contains(rule),
                     "{rule}: {record:#}"
+                );
+            }
+        }
+        for (n, (document, rule, field)) in breaches().into_iter().enumerate() {
+            // A package is nothing that a specialist returns.
+            if document["status"].is_null() {
+                continue;
+            }
+            let id = format!("r{n}");
+            drop_result(&root, &id, &document);
+            if strict {
+                let (record, code) = root.failed(&id);
+                assert_eq!(code, "VALIDATION_FAILED", "{rule}");
+                let errors = record["validation"]["errors"].to_string();
+                assert!(errors.contains(field) && errors.contains(rule), "{errors}");
+            } else {
+                let told = warnings(&root.completed(&id));
+                assert!(
+                    told.contains(field) && told.contains(rule),
+                    "{rule}: {told}"
                 );
             }
         }
