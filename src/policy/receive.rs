@@ -309,19 +309,44 @@ fn acknowledge(view: &View<'_>, blockers: &[FieldError], warnings: &[FieldError]
     Value::Object(it)
 }
 
-/// The questions that the handoff came with, as they are.
+/// The most bytes of open questions that an acknowledgment repeats.
+const MOST_ASKED: usize = 4 * 1024;
+
+/// The questions that the handoff came with, as they are. Of very many it has the first.
 fn questions(view: &View<'_>) -> Value {
-    let inside = |handoff: &Map<String, Value>| present(handoff, "open_questions").cloned();
-    let asked = match view.dialect {
-        Dialect::Package => view.context("open_questions").cloned(),
-        Dialect::Report => view.handoff().and_then(inside).or_else(|| inside(view.doc)),
-        _ => None,
+    const KEY: &str = "open_questions";
+    let (asked, place) = match view.dialect {
+        Dialect::Package => (view.context(KEY), "handoff.context"),
+        Dialect::Report => match view.handoff().and_then(|it| present(it, KEY)) {
+            Some(inside) => (Some(inside), "handoff"),
+            None => (present(view.doc, KEY), ""),
+        },
+        // What a chain has left open goes along in its input.
+        Dialect::Request => {
+            let data = view.inner("input", "data").and_then(Value::as_object);
+            let asked = data.and_then(|data| present(data, KEY));
+            (asked.filter(|asked| asked.is_array()), "input.data")
+        }
+        _ => (None, ""),
     };
-    match asked {
-        Some(Value::Array(questions)) => Value::Array(questions),
-        Some(question) => json!([question]),
-        None => json!([]),
+    let asked = match asked {
+        Some(Value::Array(questions)) => questions.as_slice(),
+        Some(question) => std::slice::from_ref(question),
+        None => &[],
+    };
+    let mut room = MOST_ASKED;
+    let fits = |question: &&Value| {
+        let size = question.to_string().len();
+        let fits = size <= room;
+        room = room.saturating_sub(size);
+        fits
+    };
+    let mut questions: Vec<Value> = asked.iter().take_while(fits).cloned().collect();
+    let left = asked.len() - questions.len();
+    if left > 0 {
+        questions.push(format!("{left} more in {}", join(place, KEY)).into());
     }
+    Value::Array(questions)
 }
 
 /// What is to be done, in the words of whoever asked.

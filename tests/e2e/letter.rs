@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, orders, outcomes, text, with};
+use crate::common::{Daemon, Root, child, orders, outcomes, text, with};
 
 const NO_RETRY: &str = "defaults.retry.max_retries = 0";
 const STRICT: &str = "defaults.retry.max_retries = 0\nintake.strict = true";
@@ -352,8 +352,8 @@ fn to_the_letter_a_blocked_report_lists_what_blocks_it() {
 }
 
 #[test]
-fn open_questions_of_a_package_are_the_questions_of_its_receiver() {
-    let root = Root::new();
+fn open_questions_are_the_questions_of_the_receiver() {
+    let root = Root::with("specialists.next.command = ['true']");
     let _daemon = Daemon::start(&root);
     let questions = json!(["Which languages?", { "question": "By when?", "priority": "high" }]);
     let asked = package(json!({ "open_questions": questions }), json!({}));
@@ -362,4 +362,24 @@ fn open_questions_of_a_package_are_the_questions_of_its_receiver() {
         root.completed("x")["acknowledgment"]["questions"],
         questions
     );
+    // The next agent of a chain gets those that are left.
+    let left = report(json!({ "open_questions": questions, "handoff": {
+        "context": "Ask them", "next_agent": "@next" } }));
+    drop_result(&root, "y", &left);
+    let next = root.completed(&child(&root.completed("y")));
+    let asked = &next["acknowledgment"]["questions"];
+    assert_eq!(asked[0]["question"], questions[0]);
+    assert_eq!(asked[1]["question"], questions[1]["question"]);
+    // Very many are not repeated in full.
+    let many: Vec<String> = (0..5000).map(|n| format!("質問 {n}?")).collect();
+    root.drop_request("z", &package(json!({ "open_questions": many }), json!({})));
+    let record = root.completed("z");
+    let asked = record["acknowledgment"]["questions"].as_array().unwrap();
+    assert!(asked.len() < many.len() && asked[0] == many[0].as_str());
+    let rest = format!(
+        "{} more in handoff.context.open_questions",
+        many.len() + 1 - asked.len()
+    );
+    assert_eq!(asked.last().unwrap(), &json!(rest));
+    assert_eq!(record["handoff"]["context"]["open_questions"], json!(many));
 }
