@@ -48,6 +48,6 @@ bench-baseline:
 run *args:
     cargo run -- run {{args}}
 
-# Licences, advisories and sources of what we depend on; needs cargo-deny.
+# Licences, advisories and sources of the dependencies; builds cargo-deny at the first time.
 deny:
-    cargo deny check
+    .ci/deny

@@ -20,6 +20,8 @@ mod bare;
 mod chains;
 #[path = "looking/named.rs"]
 mod named;
+#[path = "common/needs.rs"]
+mod needs;
 #[path = "looking/others.rs"]
 mod others;
 #[path = "looking/owners.rs"]

@@ -1,12 +1,34 @@
 //! A daemon under test: started for real, and killed when it goes out of scope.
 
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Root, kill, wait_until};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_handoffd");
+
+/// The program where this user can start it: a checkout may be closed to others, and then it is a copy.
+/// This folder is not.
+pub fn program_for(folder: &Path, user: u32) -> PathBuf {
+    let asked = Command::new(PROGRAM)
+        .arg("--version")
+        .uid(user)
+        .gid(user)
+        .output();
+    if asked.is_ok_and(|output| output.status.success()) {
+        return PROGRAM.into();
+    }
+    let copy = folder.join("handoffd-for-another-user");
+    if !copy.exists() {
+        fs::copy(PROGRAM, &copy).unwrap();
+    }
+    copy
+}
 
 pub struct Daemon {
     child: Child,
@@ -27,7 +49,35 @@ impl Daemon {
     }
 
     pub fn start_with(root: &Root, change: impl FnOnce(&mut Command)) -> Self {
-        let mut daemon = Self::spawn(root, change);
+        Self::spawn(root, change).started(root)
+    }
+
+    /// One of this user, who owns the root from now on. Only root can start it.
+    pub fn start_as(root: &Root, user: u32, change: impl FnOnce(&mut Command)) -> Self {
+        Self::start_program_as(&program_for(root.dir(), user), root, user, change)
+    }
+
+    /// The same with the program from there.
+    pub fn start_program_as(
+        program: &Path,
+        root: &Root,
+        user: u32,
+        change: impl FnOnce(&mut Command),
+    ) -> Self {
+        let given = Command::new("chown")
+            .args(["-R", &format!("{user}:{user}")])
+            .arg(root.dir())
+            .status();
+        assert!(given.unwrap().success());
+        let change = |command: &mut Command| {
+            command.uid(user).gid(user);
+            change(command);
+        };
+        Self::spawn_program(program, root, change).started(root)
+    }
+
+    fn started(mut self, root: &Root) -> Self {
+        let daemon = &mut self;
         let pid = daemon.child.id();
         wait_until("the daemon's start", || {
             let ended = daemon.child.try_wait().unwrap();
@@ -36,16 +86,20 @@ impl Daemon {
             let shown: Value = serde_json::from_slice(&bytes).ok()?;
             (shown["pid"] == pid).then_some(())
         });
-        daemon
+        self
     }
 
     /// Starts one without waiting for anything.
     pub fn spawn(root: &Root, change: impl FnOnce(&mut Command)) -> Self {
+        Self::spawn_program(Path::new(PROGRAM), root, change)
+    }
+
+    fn spawn_program(program: &Path, root: &Root, change: impl FnOnce(&mut Command)) -> Self {
         let logs = root.path("daemon-log");
         fs::create_dir_all(&logs).unwrap();
         let number = fs::read_dir(&logs).unwrap().count();
         let log = File::create(logs.join(format!("{number:02}.log"))).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_handoffd"));
+        let mut command = Command::new(program);
         command
             .args(["run", "--root"])
             .arg(root.dir())

@@ -3,6 +3,7 @@
 
 mod chaos;
 mod daemon;
+mod needs;
 mod processes;
 mod team;
 
@@ -17,7 +18,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub use chaos::{Dice, ended, kill_all, kill_keeper, kill_keeper_at};
-pub use daemon::Daemon;
+pub use daemon::{Daemon, program_for};
+pub use needs::skip;
 pub use processes::{attempts, find_keeper, is_alive, keeper, keepers, kill};
 pub use team::{ask, child, children};
 

@@ -13,22 +13,35 @@ mark() { echo "$HANDOFF_ATTEMPT $$" >>"$HANDOFF_ROOT/marks/$HANDOFF_ID.$1"; }
 await() { until [ -e "$HANDOFF_ROOT/marks/$1" ]; do sleep 0.05; done; }
 "#;
 
+/// A configuration with a script for each specialist.
+fn commands(config: &str, specialists: &[(&str, &str)]) -> String {
+    let mut text = format!("{config}\n");
+    for (name, _) in specialists {
+        writeln!(text, "specialists.'@{name}'.command = ['sh', '{name}.sh']").unwrap();
+    }
+    text
+}
+
 impl Root {
     /// A root with these lines of configuration and these specialists.
     pub fn team(config: &str, specialists: &[(&str, &str)]) -> Self {
-        let mut text = format!("{config}\n");
-        for (name, _) in specialists {
-            writeln!(text, "specialists.'@{name}'.command = ['sh', '{name}.sh']").unwrap();
-        }
-        let root = Self::with(&text);
-        for (name, sh) in specialists {
-            fs::write(
-                root.path(&format!("{name}.sh")),
-                format!("{PRELUDE}\n{sh}\n"),
-            )
-            .unwrap();
-        }
+        let root = Self::with(&commands(config, specialists));
+        root.write_scripts(specialists);
         root
+    }
+
+    /// The same in this folder.
+    pub fn team_at(dir: &std::path::Path, config: &str, specialists: &[(&str, &str)]) -> Self {
+        let root = Self::at(dir, &commands(config, specialists));
+        root.write_scripts(specialists);
+        root
+    }
+
+    fn write_scripts(&self, specialists: &[(&str, &str)]) {
+        for (name, sh) in specialists {
+            let script = format!("{PRELUDE}\n{sh}\n");
+            fs::write(self.path(&format!("{name}.sh")), script).unwrap();
+        }
     }
 
     /// Waits until the record stands in `waiting/` and says what for.

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::common::{Daemon, Root, outcomes, text, wait_until};
+use crate::common::{Daemon, Root, outcomes, skip, text, wait_until};
 
 /// A root with a specialist `@held` that runs this script, with these keys besides.
 fn held(script: &str, keys: &[&str]) -> Root {
@@ -50,7 +50,7 @@ fn log(root: &Root, id: &str) -> String {
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("skipped: only root can run attempts as another user");
+        skip("only root can run attempts as another user");
     }
     is_root
 }
@@ -58,7 +58,7 @@ fn is_root() -> bool {
 fn has_landlock() -> bool {
     let can = handoffd::keeper::confine::can_sandbox();
     if let Err(why) = &can {
-        eprintln!("skipped: this kernel can't hold a sandbox ({why})");
+        skip(&format!("this kernel can't hold a sandbox ({why})"));
     }
     can.is_ok()
 }

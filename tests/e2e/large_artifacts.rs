@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, orders, text, wait_until, with};
+use crate::common::{Daemon, Root, orders, skip, text, wait_until, with};
 
 /// A root with `@held`, which runs this script as `nobody`.
 fn held(script: &str, more: &str) -> Root {
@@ -31,7 +31,7 @@ fn request(id: &str) -> Value {
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("skipped: only root can run attempts as another user");
+        skip("only root can run attempts as another user");
     }
     is_root
 }

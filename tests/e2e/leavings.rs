@@ -4,13 +4,11 @@
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
 
-use crate::common::{Daemon, Root, orders, wait_until};
+use crate::common::{Daemon, Root, orders, skip, wait_until};
 
 const NOBODY: u32 = 65_534;
 
@@ -30,7 +28,7 @@ fn held(script: &str, more: &str) -> Root {
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("skipped: only root can run attempts as another user");
+        skip("only root can run attempts as another user");
     }
     is_root
 }
@@ -39,7 +37,7 @@ fn has_perl() -> bool {
     let found = Command::new("perl").args(["-e", "1"]).status();
     let has = found.is_ok_and(|status| status.success());
     if !has {
-        eprintln!("skipped: perl, which makes the files, is not there");
+        skip("perl, which makes the files, is not there");
     }
     has
 }
@@ -216,7 +214,7 @@ fn a_folder_that_may_not_be_entered_is_deleted_by_a_daemon_that_is_not_root() {
         return;
     }
     if let Err(why) = handoffd::keeper::confine::can_sandbox() {
-        eprintln!("skipped: this kernel can't hold a sandbox ({why})");
+        skip(&format!("this kernel can't hold a sandbox ({why})"));
         return;
     }
     let root = Root::new();
@@ -226,20 +224,7 @@ fn a_folder_that_may_not_be_entered_is_deleted_by_a_daemon_that_is_not_root() {
     root.configure(
         "specialists.'@held'.command = ['sh', 'held.sh']\nspecialists.'@held'.sandbox = {}",
     );
-    let given = Command::new("chown")
-        .arg("-R")
-        .arg("65534:65534")
-        .arg(root.dir())
-        .status();
-    assert!(given.unwrap().success());
-    let as_nobody = |command: &mut Command| {
-        command.uid(NOBODY).gid(NOBODY);
-    };
-    if !can_run_as(NOBODY) {
-        eprintln!("skipped: the program can't be reached by another user");
-        return;
-    }
-    let _daemon = Daemon::start_with(&root, as_nobody);
+    let _daemon = Daemon::start_as(&root, NOBODY, |_| {});
     let path = root.pending("x.json");
     fs::write(
         &path,
@@ -249,16 +234,6 @@ fn a_folder_that_may_not_be_entered_is_deleted_by_a_daemon_that_is_not_root() {
     chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
     root.completed("x");
     wait_until("its home to go", || homes(&root).is_empty().then_some(()));
-}
-
-fn can_run_as(uid: u32) -> bool {
-    let program = Path::new(env!("CARGO_BIN_EXE_handoffd"));
-    let ran = Command::new(program)
-        .arg("--version")
-        .uid(uid)
-        .gid(uid)
-        .output();
-    ran.is_ok_and(|output| output.status.success())
 }
 
 #[test]
@@ -271,7 +246,7 @@ fn a_file_that_another_process_has_a_lease_on_is_tried_again() {
     fs::write(&temporary, orders("exit 0").to_string()).unwrap();
     let file = File::open(&temporary).unwrap();
     if let Err(error) = try_lease(&file, Lease::Write) {
-        eprintln!("skipped: no lease can be had here ({error})");
+        skip(&format!("no lease can be had here ({error})"));
         return;
     }
     fs::rename(&temporary, root.pending("x.json")).unwrap();

@@ -9,7 +9,7 @@ use std::process::Output;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::common::{Daemon, Root, orders, text, wait_until};
+use crate::common::{Daemon, Root, orders, skip, text, wait_until};
 
 /// A user that owns nothing on this machine.
 const STRANGER: u32 = 64_321;
@@ -54,7 +54,7 @@ fn drop_for_own(root: &Root, id: &str) {
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("skipped: only root can give files to another user");
+        skip("only root can give files to another user");
     }
     is_root
 }

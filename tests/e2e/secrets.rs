@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::common::{Daemon, Root, orders, text, wait_until, with};
+use crate::common::{Daemon, Root, orders, skip, text, wait_until, with};
 
 const SECRET: &str = "hunter2-correct-horse";
 
@@ -165,7 +165,7 @@ fn names_of_files_are_harmless_where_they_are_shown() {
 fn a_user_is_refused_where_the_capabilities_are_gone() {
     let setpriv = Command::new("setpriv").arg("--version").output();
     if setpriv.is_err() || !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: it takes root and setpriv");
+        return skip("it takes root and setpriv");
     }
     let root = Root::with("specialists.'@fake'.user = 'nobody'");
     for verb in [&["run", "--drain"][..], &["check"]] {

@@ -6,6 +6,8 @@
 mod bench;
 mod daemons;
 mod ending;
+#[path = "../common/needs.rs"]
+mod needs;
 mod one_way;
 mod starting;
 mod takeover;

@@ -9,6 +9,7 @@ use handoffd::keeper::{alive_outside, journal};
 use rustix::process::Signal;
 
 use crate::bench::{Bench, FAR, UNTIL_GO, is_alive, key, kill, wait_until};
+use crate::needs::skip;
 
 pub fn a_killed_keeper_is_followed_by_one_that_takes_over(bench: &Bench) {
     let daemon = bench.connect();
@@ -173,7 +174,7 @@ pub fn a_stray_is_ended_before_anything_else(bench: &Bench) {
 fn a_process_of_another_user_is_no_stray() {
     use std::os::unix::process::CommandExt;
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can play another user");
+        skip("only root can play another user");
         return;
     }
     for no_cgroup in [false, true] {
@@ -200,7 +201,7 @@ fn a_process_of_another_user_is_no_stray() {
 fn what_an_attempt_of_another_user_leaves_is_found_without_its_minder() {
     use std::os::unix::fs::PermissionsExt;
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can start attempts as another user");
+        skip("only root can start attempts as another user");
         return;
     }
     let bench = Bench::new(true);

@@ -8,6 +8,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::json;
 
+use super::needs::skip;
 use super::{Root, completed, failed};
 
 const OWNER: u32 = 5011;
@@ -29,7 +30,7 @@ fn every(folder: &Path, each: &mut impl FnMut(&Path)) {
 /// A root with work in it that belongs to a user without rights; none where we are not root.
 fn owned() -> Option<Root> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can act on the root of another user");
+        skip("only root can act on the root of another user");
         return None;
     }
     let root = Root::new();

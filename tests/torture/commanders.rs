@@ -15,7 +15,7 @@ use handoffd::keeper::frame;
 use handoffd::keeper::wire::{Key, Order, Os, Start, VERSION};
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, find_keeper, kill_keeper, wait_until};
+use crate::common::{Daemon, Root, find_keeper, kill_keeper, skip, wait_until};
 
 const ME: [&str; 3] = ["--exact", "commanders::a_commander", "--nocapture"];
 /// How long the attacker waits for an answer, and for its chance.
@@ -98,7 +98,7 @@ fn command(victim: &Path, loot: &Path) -> std::io::Result<String> {
 fn has_landlock() -> bool {
     let can = handoffd::keeper::confine::can_sandbox();
     if let Err(why) = &can {
-        eprintln!("skipped: this kernel can't hold a sandbox ({why})");
+        skip(&format!("this kernel can't hold a sandbox ({why})"));
     }
     can.is_ok()
 }
@@ -214,7 +214,7 @@ fn who_sees_the_root_read_only_gives_no_orders() {
             .status()
             .is_ok_and(|status| status.success());
     if !can {
-        eprintln!("skipped: only root can show a root read-only to one process");
+        skip("only root can show a root read-only to one process");
         return;
     }
     let victim = Root::new();
@@ -241,7 +241,7 @@ fn who_sees_the_root_read_only_gives_no_orders() {
 #[test]
 fn another_user_does_not_reach_the_keeper() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can play another user");
+        skip("only root can play another user");
         return;
     }
     let victim = Root::new();

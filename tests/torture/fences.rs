@@ -6,35 +6,37 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::common::{Daemon, Root, ask, is_alive, kill, wait_until};
+use crate::common::{Daemon, Root, ask, is_alive, kill, skip, wait_until};
 use rustix::process::Signal;
+
+/// The cgroup that this process is in.
+fn own_cgroup() -> std::io::Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let mut mounts = mounts.lines().filter(|line| line.contains(" - cgroup2 "));
+    let mount = mounts.find_map(|line| line.split(' ').nth(4));
+    let own = fs::read_to_string("/proc/self/cgroup")?;
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
+    let (Some(mount), Some(own)) = (mount, own) else {
+        return Err(std::io::Error::other("no cgroup v2 is mounted"));
+    };
+    Ok(Path::new(mount).join(own))
+}
 
 /// A cgroup beside the keeper's, for attempts to move to.
 struct Elsewhere(PathBuf);
 
 impl Elsewhere {
+    /// None where this machine has no cgroups to make, which it says.
     fn make(name: &str) -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let mount = mounts
-            .lines()
-            .find(|line| line.contains(" - cgroup2 "))
-            .and_then(|line| line.split(' ').nth(4))?;
-        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        let dir = Path::new(mount)
-            .join(own)
-            .join(format!("elsewhere-{name}-{}", std::process::id()));
-        let made = fs::create_dir(&dir).and_then(|()| {
-            let file = fs::File::options()
-                .write(true)
-                .open(dir.join("cgroup.procs"));
-            file.map(drop)
+        let made = own_cgroup().and_then(|own| {
+            let dir = own.join(format!("elsewhere-{name}-{}", std::process::id()));
+            fs::create_dir(&dir)?;
+            let procs = dir.join("cgroup.procs");
+            fs::File::options().write(true).open(procs)?;
+            Ok(Self(dir))
         });
-        if let Err(error) = made {
-            eprintln!("skipped: no cgroup can be made here ({error})");
-            return None;
-        }
-        Some(Self(dir))
+        made.inspect_err(|error| skip(&format!("no cgroup can be made here ({error})")))
+            .ok()
     }
 
     /// A root whose `@x` runs this script, with `$out` as the file to move by.

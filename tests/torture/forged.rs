@@ -12,7 +12,7 @@ use std::process::Command;
 use handoffd::protocol::digest::sha256;
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, ask, child, text, with};
+use crate::common::{Daemon, Root, ask, child, skip, text, with};
 
 /// Waits at its first attempt, then delegates to these children.
 fn boss(children: &Value) -> String {
@@ -101,7 +101,7 @@ fn nor_that_of_a_question_to_a_person() {
 #[test]
 fn a_file_in_the_place_of_a_helper_s_is_no_answer() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can be another user");
+        skip("only root can be another user");
         return;
     }
     let one = json!([{ "agent": "@reviewer", "input": { "n": 1 } }]);
