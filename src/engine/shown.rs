@@ -1,22 +1,24 @@
 //! Who runs here and what is wrong, for other programs to read.
 //!
-//! It stands in `.handoffd/daemon.json`. A disk that is full, read-only or dead takes no news, and
-//! that is the very news to tell; so the same text is kept in memory, in a file without a name that
-//! those who may look into this process reach by way of `/proc`. The file on disk says where.
+//! `.handoffd/daemon.json` has the text. A disk that is full, read-only or dead takes no news, and that is
+//! the very news to tell; so a file in memory has the same text, for the daemon's user and root. Nobody
+//! may look into the process itself, which keeps secrets.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::clock::Wall;
 use crate::durable;
 use crate::engine::Engine;
 use crate::engine::world::World;
-use crate::keeper::start_time;
+use crate::keeper::{is_alive, start_time};
+use crate::spool::layout::{DAEMON_IN_MEMORY, Layout, MEMORY};
 
 /// The text in memory, where the system has such files, and how new it is.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub struct Shown {
 
 #[derive(Debug)]
 struct Written {
-    memory: Option<File>,
+    memory: Option<(PathBuf, File)>,
     number: u64,
 }
 
@@ -46,6 +48,14 @@ impl Shown {
     fn number(&self) -> u64 {
         self.taken.fetch_add(1, Ordering::Relaxed) + 1
     }
+
+    /// Deletes the file in memory.
+    pub fn forget(&self) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((path, _)) = written.memory.take() {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 impl Default for Shown {
@@ -54,22 +64,35 @@ impl Default for Shown {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn in_memory() -> Option<File> {
-    let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    rustix::fs::memfd_create("handoffd.json", flags)
-        .ok()
-        .map(File::from)
+fn in_memory() -> Option<(PathBuf, File)> {
+    sweep_memory();
+    let pid = std::process::id();
+    let start = i32::try_from(pid).ok().and_then(start_time)?;
+    let path = Layout::daemon_in_memory(pid, start);
+    // What another user put there is left alone.
+    let file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .ok()?;
+    Some((path, file))
 }
 
-#[cfg(not(target_os = "linux"))]
-fn in_memory() -> Option<File> {
-    None
-}
-
-fn descriptor(file: &File) -> i32 {
-    use std::os::fd::AsRawFd;
-    file.as_raw_fd()
+/// Deletes what killed daemons of this user left.
+fn sweep_memory() {
+    let me = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(MEMORY).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| {
+            let (pid, start) = name.strip_prefix(DAEMON_IN_MEMORY)?.split_once('-')?;
+            Some((pid.parse().ok()?, start.parse().ok()?))
+        });
+        let is_mine = || entry.metadata().is_ok_and(|found| found.uid() == me);
+        if process.is_some_and(|(pid, start)| !is_alive(pid, start)) && is_mine() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 impl Engine {
@@ -102,7 +125,7 @@ fn publish(
     }
     written.number = number;
     let memory = &written.memory;
-    let mut shown = json!({
+    let shown = json!({
         "pid": std::process::id(),
         "start_time": i32::try_from(std::process::id()).ok().and_then(start_time),
         "version": env!("CARGO_PKG_VERSION"),
@@ -112,12 +135,9 @@ fn publish(
         "metrics": world.metrics.map(|address| address.to_string()),
         "problems": problems,
     });
-    if let Some(file) = memory.as_ref() {
-        shown["memory_fd"] = Value::from(descriptor(file));
-    }
     let mut bytes = serde_json::to_vec_pretty(&shown).unwrap_or_default();
     bytes.push(b'\n');
-    if let Some(file) = memory.as_ref()
+    if let Some((_, file)) = memory.as_ref()
         && let Err(error) = rewrite(file, &bytes)
     {
         tracing::debug!("what is shown in memory: {error}");

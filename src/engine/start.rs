@@ -304,6 +304,7 @@ fn farewell(world: &World, commit_thread: std::thread::JoinHandle<()>, anchors: 
     drop(commit_thread);
     let _ = world.committer.spares().clear();
     let _ = std::fs::remove_file(world.layout.daemon_file());
+    world.shown.forget();
 }
 
 fn build(

@@ -5,12 +5,13 @@
 //! thread that accepts and at most a few that answer, and everything that a client could stretch is
 //! bounded: the length of a request, the time from its first byte to the last one of the answer,
 //! and how many are served at once. A client that is slow, or says nothing, is left after a few
-//! seconds and holds up nobody but itself.
+//! seconds, and at once where another client needs its place.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::figures::openmetrics::CONTENT_TYPE;
@@ -19,8 +20,11 @@ use crate::figures::openmetrics::CONTENT_TYPE;
 const MOST_BYTES: usize = 8 * 1024;
 /// From accepting a connection to its end.
 const MOST_TIME: Duration = Duration::from_secs(5);
-/// Served at once; more are told to come again.
+/// Served at once. One more takes the place of the client that has not asked for the longest time; where
+/// all have asked, it is told to come again.
 const MOST_AT_ONCE: usize = 8;
+/// Threads at once, those included that are about to give up their place.
+const MOST_THREADS: usize = 2 * MOST_AT_ONCE;
 /// Where accepting fails, as it does without free descriptors, it is left alone for a moment.
 const AFTER_ERROR: Duration = Duration::from_millis(200);
 
@@ -36,25 +40,58 @@ pub fn serve(listener: TcpListener, page: Arc<Page>) -> io::Result<()> {
 
 fn accept(listener: &TcpListener, page: &Arc<Page>) {
     let busy = Arc::new(AtomicUsize::new(0));
-    loop {
+    let silent = Silent::default();
+    for number in 0.. {
         let Ok((stream, _)) = listener.accept() else {
             std::thread::sleep(AFTER_ERROR);
             continue;
         };
         let begun = Instant::now();
-        if busy.fetch_add(1, Ordering::AcqRel) >= MOST_AT_ONCE {
-            busy.fetch_sub(1, Ordering::AcqRel);
+        let others = busy.fetch_add(1, Ordering::AcqRel);
+        let place = Place(Arc::clone(&busy));
+        if others >= MOST_THREADS || (others >= MOST_AT_ONCE && !silent.leave_oldest()) {
             turn_away(&stream);
             continue;
         }
-        let place = Place(Arc::clone(&busy));
+        silent.add(number, &stream);
+        let silent = silent.clone();
         let page = Arc::clone(page);
         let named = std::thread::Builder::new().name("metrics-answer".to_owned());
         // Where no thread can be had, the closure is dropped, and place and connection with it.
         let _ = named.spawn(move || {
             let _place = place;
-            let _ = answer(&stream, &*page, begun);
+            let head = read_head(&stream, begun + MOST_TIME);
+            silent.remove(number);
+            if let Ok(head) = head {
+                let _ = answer(&stream, &*page, head, begun + MOST_TIME);
+            }
         });
+    }
+}
+
+/// Connections whose request is not here yet, the oldest first. Clones share them.
+#[derive(Clone, Default)]
+struct Silent(Arc<Mutex<VecDeque<(u64, TcpStream)>>>);
+
+impl Silent {
+    fn add(&self, number: u64, stream: &TcpStream) {
+        if let Ok(stream) = stream.try_clone() {
+            self.lock().push_back((number, stream));
+        }
+    }
+
+    fn remove(&self, number: u64) {
+        self.lock().retain(|(other, _)| *other != number);
+    }
+
+    /// Ends the oldest one; false if there is none.
+    fn leave_oldest(&self) -> bool {
+        let oldest = self.lock().pop_front();
+        oldest.is_some_and(|(_, stream)| stream.shutdown(Shutdown::Both).is_ok())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(u64, TcpStream)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -72,9 +109,8 @@ fn turn_away(mut stream: &TcpStream) {
     let _ = stream.write(&response(Status::Busy, "too many at once\n", true));
 }
 
-fn answer(mut stream: &TcpStream, page: &Page, begun: Instant) -> io::Result<()> {
-    let deadline = begun + MOST_TIME;
-    let (status, whole) = match read_head(stream, deadline)? {
+fn answer(mut stream: &TcpStream, page: &Page, head: Head, deadline: Instant) -> io::Result<()> {
+    let (status, whole) = match head {
         Head::Whole(line) => judge(&line),
         Head::TooLong => (Status::TooLong, true),
         Head::Gone => return Ok(()),

@@ -3,12 +3,12 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use serde_json::Value;
 
 use crate::clock::Wall;
-use crate::keeper::is_alive;
+use crate::keeper::{is_alive, start_time};
 use crate::spool::layout::Layout;
 
 /// What `.handoffd/daemon.json` says, and whether its process is still that one, and alive.
@@ -35,22 +35,60 @@ const MOST_SHOWN: u64 = 16 * 1024 * 1024;
 const LOOKS: usize = 5;
 
 /// What the daemon keeps in memory of the same: newer than its file where the disk takes nothing.
-/// Readable only for those who may look into its process.
-fn in_memory(pid: u64, told: &Value) -> Option<Value> {
-    let fd = told.get("memory_fd").and_then(Value::as_u64)?;
+/// Readable only for its user and root.
+fn in_memory(pid: i32, start: u64) -> Option<Value> {
+    let path = Layout::daemon_in_memory(pid.unsigned_abs(), start);
     (0..LOOKS).find_map(|_| {
-        // It says itself which process it is, so that whatever else stands there is not believed.
         let file = File::options()
             .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(format!("/proc/{pid}/fd/{fd}"))
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+            .open(&path)
             .ok()?;
+        // Anybody may put a file there; only the daemon's own is believed.
+        let found = file.metadata().ok()?;
+        if !found.is_file() || Some(found.uid()) != user_of(pid) {
+            return None;
+        }
         let mut bytes = Vec::new();
         file.take(MOST_SHOWN).read_to_end(&mut bytes).ok()?;
-        let shown: Value = serde_json::from_slice(&bytes).ok()?;
-        (shown.get("pid") == told.get("pid") && shown.get("start_time") == told.get("start_time"))
-            .then_some(shown)
+        serde_json::from_slice(&bytes).ok()
     })
+}
+
+/// Whom a process runs as. Its folder in `/proc` may be root's, where others may not look into it.
+fn user_of(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The process that holds the lock on the root, and when it began. A daemon that began on a full disk
+/// has nothing else to be known by. Taking the lock would tell too, but a daemon that starts at that
+/// moment would find it taken.
+fn holder(layout: &Layout) -> Option<(i32, u64)> {
+    let folder = fs::metadata(layout.handoffs()).ok()?;
+    let (major, minor) = (
+        rustix::fs::major(folder.dev()),
+        rustix::fs::minor(folder.dev()),
+    );
+    let file = format!("{major:02x}:{minor:02x}:{}", folder.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        // 1: FLOCK  ADVISORY  WRITE 1579 00:2a:12345 0 EOF
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ["FLOCK", _, "WRITE", pid, found, ..] = *words.get(1..)? else {
+            return None;
+        };
+        let pid = pid.parse().ok().filter(|_| found == file)?;
+        Some((pid, start_time(pid)?))
+    })
+}
+
+/// The process that the daemon's file names, if it is alive.
+fn named(told: &Value) -> Option<(i32, u64)> {
+    let pid = i32::try_from(told.get("pid")?.as_u64()?).ok()?;
+    let start = told.get("start_time")?.as_u64()?;
+    is_alive(pid, start).then_some((pid, start))
 }
 
 impl Daemon {
@@ -70,25 +108,18 @@ impl Daemon {
             }
             Err(_) => None,
         };
-        let Some(told) = told else {
+        let told = told.and_then(|told| Some((named(&told)?, told)));
+        let unnamed = || Some((holder(layout)?, Value::Null));
+        let Some(((pid, start), told)) = told.or_else(unnamed) else {
             return Self::default();
         };
-        let pid = told.get("pid").and_then(Value::as_u64);
-        let started = told.get("start_time").and_then(Value::as_u64);
-        let process = pid.and_then(|pid| i32::try_from(pid).ok()).zip(started);
-        // The lock would tell too, but only who tries to take it, and a daemon that starts at that
-        // moment would find it taken.
-        let running = process.is_some_and(|(pid, started)| is_alive(pid, started));
-        if !running {
-            return Self::default();
-        }
-        let told = pid.and_then(|pid| in_memory(pid, &told)).unwrap_or(told);
+        let told = in_memory(pid, start).unwrap_or(told);
         let text = |key: &str| told.get(key).and_then(Value::as_str).map(str::to_owned);
         Self {
-            running,
+            running: true,
             hidden: false,
             stopping: told.get("stopping").and_then(Value::as_bool) == Some(true),
-            pid,
+            pid: u64::try_from(pid).ok(),
             version: text("version"),
             since: text("since").and_then(|since| Wall::parse(&since)),
             watching: text("watching"),
@@ -127,21 +158,29 @@ mod tests {
         let daemon = Daemon::of(&layout);
         assert_eq!((daemon.running, daemon.pid), (true, Some(own)));
         assert_eq!(daemon.problems, ["p"]);
-        // A text in memory is believed before the file, but only this process's own.
-        let memory = tempfile::tempfile().unwrap();
+        // A text in memory is believed before the file.
         let start = start_time(i32::try_from(own).unwrap()).unwrap();
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&memory);
-        for (start_time, problem) in [(start, "full"), (1, "p")] {
-            let text = format!(r#"{{"pid":{own},"start_time":{start_time},"problems":["full"]}}"#);
-            memory.set_len(0).unwrap();
-            std::os::unix::fs::FileExt::write_all_at(&memory, text.as_bytes(), 0).unwrap();
-            let text = format!(
-                r#"{{"pid":{own},"start_time":{start},"memory_fd":{fd},"problems":["p"]}}"#
-            );
-            fs::write(layout.daemon_file(), text).unwrap();
-            assert_eq!(Daemon::of(&layout).problems, [problem]);
-        }
+        let memory = Layout::daemon_in_memory(std::process::id(), start);
+        let text = format!(r#"{{"pid":{own},"start_time":{start},"problems":["full"]}}"#);
+        fs::write(&memory, text).unwrap();
+        assert_eq!(Daemon::of(&layout).problems, ["full"]);
+        fs::remove_file(memory).unwrap();
         write(1);
         assert_eq!(Daemon::of(&layout), Daemon::default());
+    }
+
+    #[test]
+    fn a_daemon_without_a_file_is_known_by_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        layout.ensure().unwrap();
+        let folder = File::open(layout.handoffs()).unwrap();
+        assert!(!Daemon::of(&layout).running);
+        folder.try_lock().unwrap();
+        let daemon = Daemon::of(&layout);
+        let own = u64::from(std::process::id());
+        assert_eq!((daemon.running, daemon.pid), (true, Some(own)));
+        drop(folder);
+        assert!(!Daemon::of(&layout).running);
     }
 }

@@ -22,6 +22,7 @@ use crate::spool::batch::{Claims, Job, Pace, Step, is_bare, superseded};
 use crate::spool::change::Change;
 use crate::spool::layout::Layout;
 use crate::spool::place::Placer;
+use crate::spool::reserve::Reserve;
 use crate::spool::spare::Spares;
 use crate::spool::told::Told;
 use crate::store::audit::{AuditLog, Event};
@@ -64,6 +65,7 @@ impl Committer {
         let spares = Spares::new(&layout.spares(), durability);
         let told = Told::default();
         let mut worker = Worker {
+            reserve: Reserve::hold(layout.reserve()),
             placer: Placer::new(layout, durability, spares.clone()),
             audit,
             durability,
@@ -117,6 +119,7 @@ impl Committer {
 
 struct Worker {
     placer: Placer,
+    reserve: Reserve,
     audit: AuditLog,
     durability: Durability,
     on_trouble: Box<dyn Fn(Option<String>) + Send>,
@@ -133,7 +136,8 @@ impl Worker {
         let mut open = true;
         let mut jobs: Vec<Job> = Vec::new();
         while open || !jobs.is_empty() {
-            let retry = (!jobs.is_empty()).then_some(RETRY_AFTER);
+            let waits = !jobs.is_empty() || self.reserve.is_used();
+            let retry = waits.then_some(RETRY_AFTER);
             let first = match [retry, self.claims.due_in()].into_iter().flatten().min() {
                 None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(patience) => inbox.recv_timeout(patience),
@@ -158,6 +162,9 @@ impl Worker {
             let all = self.troubled || !open;
             self.claims.sort(&mut jobs, Instant::now(), all);
             if jobs.is_empty() {
+                if self.reserve.is_used() {
+                    self.tell_trouble(None);
+                }
                 continue;
             }
             let changes = jobs.len();
@@ -170,8 +177,9 @@ impl Worker {
     fn tell_trouble(&mut self, trouble: Option<io::Error>) {
         if let Some(error) = trouble {
             self.troubled = true;
+            self.reserve.give(&error);
             (self.on_trouble)(Some(error.to_string()));
-        } else if self.troubled {
+        } else if self.troubled && !self.reserve.is_missing() {
             self.troubled = false;
             (self.on_trouble)(None);
         }

@@ -12,6 +12,12 @@ use crate::protocol::name::below;
 use crate::spool::look::names::Names;
 use crate::store::archive::Archive;
 
+/// A file system in memory that every Linux has.
+pub const MEMORY: &str = "/dev/shm";
+
+/// How a daemon's file in [`MEMORY`] begins; its process id and start time follow.
+pub const DAEMON_IN_MEMORY: &str = "handoffd-";
+
 /// The folders are put together once: their paths are needed some thirty times for each handoff.
 #[derive(Debug, Clone)]
 pub struct Layout(Arc<Folders>);
@@ -189,6 +195,17 @@ impl Layout {
 
     pub fn daemon_file(&self) -> PathBuf {
         self.0.own.join("daemon.json")
+    }
+
+    /// Where a daemon keeps the text of [`daemon_file`](Self::daemon_file) in memory. The name is that of
+    /// its process, so that a command finds it on a disk that took no file.
+    pub fn daemon_in_memory(pid: u32, start_time: u64) -> PathBuf {
+        Path::new(MEMORY).join(format!("{DAEMON_IN_MEMORY}{pid}-{start_time}"))
+    }
+
+    /// The room that is held back for outcomes on a full disk.
+    pub fn reserve(&self) -> PathBuf {
+        self.0.own.join("reserve")
     }
 
     /// Makes what is missing, for its user and group only. What is there stays as it is.

@@ -15,6 +15,7 @@ pub mod look;
 mod place;
 pub mod recover;
 pub mod reject;
+mod reserve;
 pub mod scan;
 pub mod spare;
 pub mod told;

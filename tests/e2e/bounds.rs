@@ -148,6 +148,30 @@ fn a_chain_that_branches_at_every_hop_is_stopped_by_max_chain() {
 }
 
 #[test]
+fn a_result_that_asks_for_a_hold_of_centuries_gets_max_hold() {
+    let script = r#"[ $HANDOFF_ATTEMPT = 2 ] || echo '{"retry_after_seconds": 9e9}'"#;
+    let config = "defaults.max_hold = '1s'";
+    let root = Root::team(config, &[("x", script), ("y", "exit 0")]);
+    let daemon = Daemon::start(&root);
+    root.drop_request("a", &ask("@x"));
+    let record = root.completed("a");
+    assert_eq!(outcomes(&record), ["held", "completed"]);
+    // Without the key a hold takes a day at most.
+    root.configure("specialists.'@x'.command = ['sh', 'x.sh']");
+    daemon.signal(rustix::process::Signal::HUP);
+    root.drop_request("b", &ask("@x"));
+    let record = root.record_that("waiting", "b", |record| record["waiting"].is_object());
+    let at = |key: &str, record: &serde_json::Value| {
+        let text = text(&record[key]);
+        humantime::parse_rfc3339(&text).unwrap()
+    };
+    let began = at("started_at", &record);
+    let until = at("until", &record["waiting"]);
+    let hold = until.duration_since(began).unwrap().as_secs();
+    assert!((86_400..90_000).contains(&hold), "{hold}");
+}
+
+#[test]
 fn many_children_are_one_hop_and_too_many_are_a_mistake() {
     let many = |count: usize| {
         let kids = vec!["{\"agent\": \"@kid\"}"; count].join(",");

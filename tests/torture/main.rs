@@ -31,6 +31,8 @@ mod disks;
 mod errors;
 mod fences;
 mod forged;
+#[cfg(target_os = "linux")]
+mod full;
 mod hostile;
 mod injection;
 #[cfg(target_arch = "x86_64")]
