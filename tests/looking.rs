@@ -26,6 +26,10 @@ mod needs;
 mod others;
 #[path = "looking/owners.rs"]
 mod owners;
+#[path = "common/pty.rs"]
+mod pty;
+#[path = "looking/terminal.rs"]
+mod terminal;
 #[path = "looking/untold.rs"]
 mod untold;
 #[path = "looking/validating.rs"]
@@ -412,6 +416,40 @@ fn every_shell_gets_a_script_and_the_manual_has_pages() {
             .success()
     );
     assert!(pages.join("handoffd-retry.1").exists());
+}
+
+#[test]
+fn a_shell_is_offered_agents_codes_and_states() {
+    let root = filled();
+    for (words, wanted) in [
+        (&["list", "--agent", ""][..], &["coder", "human"][..]),
+        (&["submit", "--to", "co"], &["coder"]),
+        (&["list", "--code", "T"], &["TIMEOUT"]),
+        (&["retry", "--code", ""], &["PROCESSING_ERROR", "BLOCKED"]),
+        (
+            &["list", "--state", ""],
+            &["pending", "in_progress", "failed"],
+        ),
+        (&["list", "--state", "failed,w"], &["failed,waiting"]),
+    ] {
+        let output = root
+            .command(&[&["--", "handoffd"], words].concat())
+            .env("COMPLETE", "fish")
+            .output()
+            .unwrap();
+        let offered = String::from_utf8(output.stdout).unwrap();
+        for wanted in wanted {
+            let is_it = |line: &str| line.split('\t').next() == Some(*wanted);
+            assert!(offered.lines().any(is_it), "{words:?}: {offered}");
+        }
+    }
+}
+
+#[test]
+fn a_text_is_looked_for_in_codes_too() {
+    let told = filled().see(&["list", "--text", "processing_e"]);
+    assert!(told.contains("broken-build"), "{told}");
+    assert_eq!(told.lines().count(), 3, "{told}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use crate::cli::style::{Ink, columns, ink, local, safe};
+use crate::cli::style::{Ink, columns, facts as in_facts, ink, local, safe};
 use crate::cli::{Failed, Global, Outcome, complete, out};
 use crate::inspect::artifacts::{self as looking, Filter, Status};
 use crate::store::artifacts::{Artifacts, Entry};
@@ -175,7 +175,7 @@ fn show(global: &Global, artifacts: &Artifacts, options: &ShowOptions) -> Outcom
             .map_or_else(|| value.to_string(), str::to_owned);
         fact(&safe(key, false), safe(&value, false));
     }
-    out.write_all(columns(&facts).as_bytes())?;
+    out.write_all(in_facts(&facts).as_bytes())?;
     Ok(0)
 }
 

@@ -3,14 +3,14 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::cli::style::{Ink, ink, line, local, safe};
+use crate::cli::style::{Ink, columns, ink, line, moment, safe, width};
 use crate::cli::{Failed, Global, Outcome, complete, known, out, wake};
 use crate::inspect::chain::gather;
 use crate::spool::layout::Layout;
@@ -51,16 +51,20 @@ pub fn audit(global: &Global, options: &Options) -> Outcome {
         let chain = gather(&layout, id);
         told_of.extend(chain.nodes().into_iter().map(|node| node.id.clone()));
     }
-    let mut found = false;
     let about = |line: &&Line| {
         let id = line.handoff_id.as_ref();
         id.is_some_and(|id| told_of.contains(id))
     };
-    for line in lines.iter().filter(about) {
-        found = true;
-        print(global, line)?;
+    let told: Vec<&Line> = lines.iter().filter(about).collect();
+    if global.json {
+        for line in &told {
+            out::tell(to_json(line))?;
+        }
+    } else {
+        let rows: Vec<Vec<String>> = told.iter().map(|line| row(line)).collect();
+        out::put(columns(&rows))?;
     }
-    if found {
+    if !told.is_empty() {
         return Ok(0);
     }
     let text = format!("the audit log has no handoff with the id {id}");
@@ -150,6 +154,9 @@ fn verify(global: &Global, layout: &Layout, options: &Options) -> Outcome {
     Ok(u8::from(!sound))
 }
 
+/// One long id does not move all others to the right.
+const MOST_ALIGNED: usize = 40;
+
 #[derive(Debug, Args)]
 #[command(after_help = "Runs until interrupted. For other programs: tail -F audit/*.jsonl")]
 pub struct TailOptions {
@@ -166,10 +173,11 @@ pub fn tail(global: &Global, options: &TailOptions) -> Outcome {
     let (_watcher, told) = wake::on_changes(&[layout.audit()])?;
     let wanted = |line: &Line| !options.failed || is_failure(line);
     let past = recent(&layout, 1024 * 1024)?;
+    let mut ticker = Ticker::default();
     let mut seen = past.last().map_or(0, |line| line.seq);
     let past: Vec<&Line> = past.iter().filter(|line| wanted(line)).collect();
     for line in past.iter().skip(past.len().saturating_sub(options.lines)) {
-        print(global, line)?;
+        ticker.print(global, line)?;
     }
     loop {
         let _ = told.recv_timeout(Duration::from_secs(5));
@@ -177,7 +185,7 @@ pub fn tail(global: &Global, options: &TailOptions) -> Outcome {
         for line in since(&layout, seen)? {
             seen = line.seq;
             if wanted(&line) {
-                print(global, &line)?;
+                ticker.print(global, &line)?;
             }
         }
     }
@@ -202,18 +210,44 @@ fn is_failure(line: &Line) -> bool {
     line.detail.get("to").is_some_and(|to| to == "failed") || line.event == "refused"
 }
 
-fn print(global: &Global, told: &Line) -> Result<(), Failed> {
-    let mut out = out::lock();
-    if global.json {
-        let mut map = Map::new();
-        map.insert("seq".to_owned(), told.seq.into());
-        map.insert("at".to_owned(), told.at.to_string().into());
-        map.insert("event".to_owned(), told.event.clone().into());
-        map.insert("handoff_id".to_owned(), told.handoff_id.clone().into());
-        map.extend(told.detail.clone());
-        writeln!(out, "{}", Value::Object(map))?;
-        return Ok(());
+/// Prints events as they come, in columns that are as wide as the widest so far.
+#[derive(Debug, Default)]
+struct Ticker {
+    widths: [usize; 2],
+}
+
+impl Ticker {
+    fn print(&mut self, global: &Global, told: &Line) -> Result<(), Failed> {
+        if global.json {
+            return out::tell(to_json(told));
+        }
+        let mut cells = row(told);
+        for (cell, widest) in cells[1..].iter_mut().zip(&mut self.widths) {
+            let width = width::of(cell);
+            *widest = width.max(*widest).min(MOST_ALIGNED);
+            cell.extend(std::iter::repeat_n(' ', widest.saturating_sub(width)));
+        }
+        let line = cells.join("  ");
+        let line = line.trim_end();
+        match width::of_terminal() {
+            Some(most) => out::tell(width::cut(line, most)),
+            None => out::tell(line),
+        }
     }
+}
+
+fn to_json(told: &Line) -> Value {
+    let mut map = Map::new();
+    map.insert("seq".to_owned(), told.seq.into());
+    map.insert("at".to_owned(), told.at.to_string().into());
+    map.insert("event".to_owned(), told.event.clone().into());
+    map.insert("handoff_id".to_owned(), told.handoff_id.clone().into());
+    map.extend(told.detail.clone());
+    Value::Object(map)
+}
+
+/// When, what, which handoff, and what else is known.
+fn row(told: &Line) -> Vec<String> {
     let detail = |key: &str| told.detail.get(key);
     let text = |key: &str| detail(key).and_then(Value::as_str).unwrap_or_default();
     let tone = match text("to") {
@@ -238,13 +272,10 @@ fn print(global: &Global, told: &Line) -> Result<(), Failed> {
     if let Some(waiting) = detail("waiting").and_then(|waiting| waiting.get("reason")?.as_str()) {
         words.push(line(waiting, 100));
     }
-    writeln!(
-        out,
-        "{}  {}  {}  {}",
-        local(told.at),
+    vec![
+        moment(told.at),
         ink(&safe(&told.event, false), tone),
         safe(told.handoff_id.as_deref().unwrap_or("-"), false),
-        words.join(", ")
-    )?;
-    Ok(())
+        words.join(", "),
+    ]
 }

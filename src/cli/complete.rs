@@ -9,10 +9,13 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::EnvCompleter;
 
 use crate::cli::{Cli, Global, Outcome, out, root};
+use crate::config::Config;
 use crate::durable::Durability;
 use crate::inspect::artifacts;
 use crate::inspect::list::{Filter, rows};
 use crate::inspect::newest;
+use crate::protocol::agent::AgentName;
+use crate::protocol::error::ErrorCode;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 use crate::store::tasks::Store;
@@ -89,6 +92,29 @@ pub fn asked_ids() -> ArgValueCandidates {
 
 pub fn live_ids() -> ArgValueCandidates {
     ArgValueCandidates::new(|| candidates(&[State::Pending, State::InProgress, State::Waiting]))
+}
+
+/// The specialists of the configuration, and `human`.
+pub fn agents() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let root = root();
+        let config = Config::load(&root.join("handoffd.toml"), false, &root);
+        let specialists = config.map(|config| config.specialists).unwrap_or_default();
+        let names = specialists.into_keys().filter(|name| !name.is_wildcard());
+        names
+            .chain([AgentName::human()])
+            .map(|name| CompletionCandidate::new(name.bare()))
+            .collect()
+    })
+}
+
+pub fn codes() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let codes = ErrorCode::ALL.iter();
+        codes
+            .map(|code| CompletionCandidate::new(code.as_str()))
+            .collect()
+    })
 }
 
 /// The ids of artifacts, newest first.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::style::{Ink, columns, ink, line, local, safe, span, state};
-use crate::cli::{Failed, Global, Outcome, duration, out};
+use crate::cli::style::{Ink, columns, ink, line, moment, safe, span, state, words};
+use crate::cli::{Failed, Global, Outcome, complete, duration, out};
 use crate::clock::{Clock, Wall};
 use crate::inspect::links::thing;
 use crate::inspect::list::{Filter, rows};
@@ -25,15 +25,15 @@ pub struct Filters {
     #[arg(long, value_enum, value_delimiter = ',')]
     state: Vec<StateName>,
     /// Only handoffs for this agent
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", add = complete::agents())]
     agent: Option<String>,
     /// Only failures with this code, like TIMEOUT
-    #[arg(long, value_name = "CODE")]
+    #[arg(long, value_name = "CODE", add = complete::codes())]
     code: Option<String>,
     /// Only changes within this time, like 1h
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     since: Option<Duration>,
-    /// Only handoffs with this text in their id or error
+    /// Only handoffs with this text in their id, or in their error's code or message
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
     /// Only handoffs that wait for this; `human` is the inbox
@@ -315,8 +315,8 @@ fn all_kinds(rows: impl Iterator<Item = Row>) -> Table {
             state(row.state),
             safe(row.agent.as_deref().unwrap_or("?"), false),
             row.attempts.to_string(),
-            local(row.updated_at),
-            line(&note, 60),
+            moment(row.updated_at),
+            words(&note, 60),
         ]
     });
     let heading = &["ID", "STATE", "AGENT", "TRIES", "CHANGED", ""];
@@ -337,8 +337,8 @@ fn inbox(rows: impl Iterator<Item = Row>) -> Table {
             line(&kind, 30),
             safe(row.agent.as_deref().unwrap_or("?"), false),
             age(row.updated_at, now),
-            asked.until.map_or_else(|| "-".to_owned(), local),
-            line(&asked.headline(), 80),
+            asked.until.map_or_else(|| "-".to_owned(), moment),
+            words(&asked.in_one_line(), 2000),
         ]
     });
     let heading = &["ID", "KIND", "AGENT", "WAITS", "DEADLINE", "QUESTION"];
@@ -353,8 +353,8 @@ fn waits(rows: impl Iterator<Item = Row>) -> Table {
             safe(row.agent.as_deref().unwrap_or("?"), false),
             row.attempts.to_string(),
             age(row.updated_at, now),
-            row.until.map_or_else(|| "-".to_owned(), local),
-            line(row.reason.as_deref().unwrap_or_default(), 80),
+            row.until.map_or_else(|| "-".to_owned(), moment),
+            words(row.reason.as_deref().unwrap_or_default(), 80),
         ]
     });
     let heading = &["ID", "AGENT", "TRIES", "WAITS", "UNTIL", "WHY"];

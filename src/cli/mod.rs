@@ -72,6 +72,9 @@ struct Cli {
     command: Option<Command>,
 }
 
+/// The heading in help for what every command takes.
+const GLOBAL: &str = "Global options";
+
 #[derive(Debug, Args)]
 pub struct Global {
     /// The folder that holds handoffs/, artifacts/ and context/ [default: the nearest from here upward;
@@ -79,16 +82,17 @@ pub struct Global {
     #[arg(
         long,
         global = true,
+        help_heading = GLOBAL,
         env = "HANDOFFD_ROOT",
         hide_env_values = true,
         value_name = "DIR"
     )]
     root: Option<PathBuf>,
     /// A configuration file other than handoffd.toml in the root
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Write data and errors as JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::cli::compose::{self, Fields};
 use crate::cli::out::Telling;
 use crate::cli::style::safe;
-use crate::cli::{Failed, Global, Outcome, duration, out, validate, wait};
+use crate::cli::{Failed, Global, Outcome, complete, duration, out, validate, wait};
 use crate::config::Config;
 use crate::durable;
 use crate::durable::owner::Owner;
@@ -40,7 +40,7 @@ pub struct Options {
     #[arg(value_name = "FILE", required_unless_present = "to")]
     files: Vec<PathBuf>,
     /// Make a request for this agent instead of reading one
-    #[arg(long, value_name = "AGENT", conflicts_with = "files")]
+    #[arg(long, value_name = "AGENT", conflicts_with = "files", add = complete::agents())]
     to: Option<String>,
     /// The `input.data` of that request, as JSON, or @FILE
     #[arg(long, value_name = "JSON", requires = "to")]
@@ -50,7 +50,7 @@ pub struct Options {
     id: Option<String>,
     #[command(flatten)]
     fields: Fields,
-    /// Wait for the outcomes and print the records
+    /// Wait for the outcomes and print them: a line each on a terminal, else the records
     #[arg(long)]
     wait: bool,
     /// The longest wait
@@ -170,7 +170,12 @@ pub fn submit(global: &Global, options: &Options) -> Outcome {
         .iter()
         .map(|request| request.id.to_string())
         .collect();
-    let waited = wait::until_ended(&layout, &ids, options.timeout);
+    let form = if std::io::stdout().is_terminal() && !global.json {
+        wait::Form::Line
+    } else {
+        wait::Form::Record
+    };
+    let waited = wait::until_ended(&layout, &ids, options.timeout, form);
     if waited.is_err() {
         for id in &ids {
             out::talk!("dropped {id}");

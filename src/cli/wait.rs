@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::fs::Access;
+use serde_json::Value;
 
-use crate::cli::{Failed, Global, Outcome, access, complete, duration, known, out, wake};
+use crate::cli::{Failed, Global, Outcome, access, complete, duration, known, out, style, wake};
 use crate::durable::{self, Durability};
 use crate::inspect::daemon::Daemon;
 use crate::protocol::id::HandoffId;
@@ -48,7 +49,7 @@ pub fn wait(global: &Global, options: &Options) -> Outcome {
             known(&layout, id)?.id
         });
     }
-    until_ended(&layout, &ids, options.timeout)
+    until_ended(&layout, &ids, options.timeout, Form::Record)
 }
 
 /// Looks at every place where it may stand, in the order in which it passes them.
@@ -69,8 +70,22 @@ pub fn may_wait(layout: &Layout) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waits for all of them and prints their records.
-pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -> Outcome {
+/// How outcomes are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The whole record, as JSON.
+    Record,
+    /// One line for a person.
+    Line,
+}
+
+/// Waits for all of them and prints how they ended.
+pub fn until_ended(
+    layout: &Layout,
+    ids: &[String],
+    timeout: Option<Duration>,
+    form: Form,
+) -> Outcome {
     may_wait(layout)?;
     // One that is too far away never comes.
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -112,13 +127,19 @@ pub fn until_ended(layout: &Layout, ids: &[String], timeout: Option<Duration>) -
             }
         };
         any_failed |= state == State::Failed;
-        print(&bytes, ids.len() > 1)?;
+        match form {
+            Form::Record => print(&bytes, ids.len() > 1)?,
+            Form::Line => out::tell(in_a_line(id, state, &bytes))?,
+        }
+    }
+    if any_failed && form == Form::Line {
+        out::talk!("for what to do about a failure: handoffd show ID");
     }
     Ok(u8::from(any_failed))
 }
 
 /// Whoever waits should know that nobody works.
-fn tell_if_idle(layout: &Layout) {
+pub fn tell_if_idle(layout: &Layout) {
     let daemon = Daemon::of(layout);
     if !daemon.may_run() {
         let root = layout.root().display();
@@ -212,6 +233,32 @@ fn packed(layout: &Layout, id: &str) -> Option<(State, Vec<u8>)> {
     let packed = Archive::new(&layout.archive()).find(id).ok()?;
     let packed = packed.filter(|_| !is_back)?;
     Some((packed.state, packed.record))
+}
+
+/// An outcome as a person reads it: what came of it, how long it took, and what was said.
+fn in_a_line(id: &str, state: State, bytes: &[u8]) -> String {
+    let doc = Record::document(bytes).unwrap_or_default();
+    let field = |path: [&str; 2]| doc.get(path[0])?.get(path[1])?.as_str();
+    let words = match state {
+        State::Failed => {
+            let [code, message] = ["code", "message"].map(|key| field(["error", key]));
+            format!("{}: {}", code.unwrap_or("?"), message.unwrap_or_default())
+        }
+        _ => field(["result", "summary"])
+            .or_else(|| field(["output", "text"]))
+            .map(str::to_owned)
+            .or_else(|| doc.get("output").map(ToString::to_string))
+            .unwrap_or_default(),
+    };
+    let took = doc.get("execution_time_seconds").and_then(Value::as_f64);
+    let took = took.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let row = vec![
+        style::state(state),
+        style::safe(id, false),
+        took.map(style::span).unwrap_or_default(),
+        style::words(&words, 200),
+    ];
+    style::columns(&[row]).trim_end().to_owned()
 }
 
 fn print(bytes: &[u8], compact: bool) -> Result<(), Failed> {

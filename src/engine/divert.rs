@@ -239,6 +239,13 @@ pub fn apply(
             reason,
         } => {
             not_starting(record);
+            // A moment has passed since the plan was made; the instant has stayed the same.
+            let instant = request.as_ref().ok().and_then(|it| it.not_before);
+            let left = instant.map(|at| u64::try_from(at.0.saturating_sub(now.wall.0)));
+            let length_ms = match left {
+                Some(left) if on == "time" => Some(left.unwrap_or(0)),
+                _ => length_ms,
+            };
             wait(record, on, length_ms, &reason, now, world.boot);
             if !ids.is_empty()
                 && let Some(Value::Object(waiting)) = record.doc.get_mut("waiting")

@@ -142,7 +142,7 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
         End::Died(death) => collect::of_resident(None, &death.stderr, &paths),
         _ => collect::collect(&world.slots, running.slot, &paths, max_output),
     };
-    let (has_log, printed) = (collected.has_log, collected.printed);
+    let (has_log, printed, beside) = (collected.has_log, collected.printed, collected.beside);
     let left = last_result::left(&collected);
     let now = world.now();
     let facts = Facts {
@@ -211,7 +211,7 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
         Err(error) => return undelivered(world, running, end, &error),
     };
     let large = last_result::is_large(&running.record, kept.as_ref());
-    let keep_stdout = !matches!(verdict, Verdict::Completed(_) | Verdict::Held { .. });
+    let keep_stdout = beside || !matches!(verdict, Verdict::Completed(_) | Verdict::Held { .. });
     if printed {
         put_logs_away(world, &running, &paths, keep_stdout, max_output);
     }

@@ -150,7 +150,7 @@ fn node(layout: &Layout, id: &str, parent: Option<String>) -> (Node, Relations) 
     let time = |key: &str| text(doc.get(key)).and_then(|at| Wall::parse(&at));
     let is_record = place.state != State::Pending;
     node.parent = node.parent.or_else(|| links.parent.clone());
-    node.agent = View::of_document(&doc).agent_written().map(str::to_owned);
+    node.agent = View::of_document(&doc).agent_shown();
     let tries = record.map(|record| record.meta.attempts);
     node.attempts = tries.as_deref().map_or(0, starts);
     if is_record {

@@ -20,7 +20,7 @@ pub struct Filter {
     pub since: Option<Wall>,
     /// Only what changed before this.
     pub before: Option<Wall>,
-    /// A part of the id or of the error's message.
+    /// A part of the id, or of the error's code or message.
     pub text: Option<String>,
     /// What it waits for.
     pub waiting: Option<String>,
@@ -62,12 +62,9 @@ impl Filter {
         let code = row.error.as_ref().map(|(code, _)| code.as_str());
         let has_text = |text: &String| {
             let text = text.to_lowercase();
-            let message = row
-                .error
-                .as_ref()
-                .map(|(_, message)| message.to_lowercase());
-            row.id.to_lowercase().contains(&text)
-                || message.is_some_and(|message| message.contains(&text))
+            let has = |said: &str| said.to_lowercase().contains(&text);
+            let error = row.error.as_ref();
+            has(&row.id) || error.is_some_and(|(code, message)| has(code) || has(message))
         };
         self.agent
             .as_ref()
@@ -140,6 +137,7 @@ mod tests {
         };
         assert!(wants(text("JOB")));
         assert!(wants(text("past its")));
+        assert!(wants(text("timeo")), "the code, too");
         assert!(!wants(text("other")));
         let waiting = |on: &str| Filter {
             waiting: Some(on.to_owned()),

@@ -13,6 +13,7 @@ pub mod explain;
 pub mod figures;
 pub mod links;
 pub mod list;
+pub mod material;
 mod met;
 pub mod newest;
 pub mod owners;

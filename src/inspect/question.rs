@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::clock::Wall;
+use crate::inspect::material::Material;
 use crate::protocol::question::Inquiry;
 use crate::protocol::view::View;
 
@@ -40,6 +41,8 @@ pub struct Question {
     pub rerun: bool,
     /// What happens when nobody answers in time, as the end of a sentence.
     pub on_expiry: String,
+    /// What the handoff is about.
+    pub material: Material,
 }
 
 impl Question {
@@ -73,6 +76,7 @@ impl Question {
                 _ => "the daemon rejects it".to_owned(),
             },
             sent: view.source().is_some(),
+            material: Material::of(doc),
             kind,
             gate: text("gate"),
             reason: asked
@@ -94,13 +98,34 @@ impl Question {
         })
     }
 
-    /// What is asked, in one line: the asker's reason, or what there is to look at.
+    /// What is asked, in one line: the asker's reason, or what there is to look at. A task of a
+    /// person's own says what the task is.
     pub fn headline(&self) -> String {
+        if self.kind == "task"
+            && let Some(subject) = self.material.subject()
+        {
+            return subject;
+        }
         match (self.reason.trim(), self.items.first()) {
             ("", Some(item)) => item.clone(),
             ("", None) => self.done.clone().unwrap_or_default(),
             (reason, _) => reason.to_owned(),
         }
+    }
+
+    /// All of it in one line.
+    pub fn in_one_line(&self) -> String {
+        let mut line = self.headline();
+        if self.own_options {
+            line.push_str(" | options: ");
+            line.push_str(&self.choices());
+        }
+        for (name, text) in self.material.lines() {
+            if text != self.headline() {
+                line.extend([" | ", name, ": ", &text]);
+            }
+        }
+        line
     }
 
     /// What a yes does.
@@ -159,14 +184,18 @@ impl Question {
             .map(|(name, meaning)| (name.clone(), meaning.clone().into()))
             .collect();
         let is_review = self.kind == "review";
-        json!({
+        let mut told = json!({
             "kind": self.kind, "gate": self.gate, "reason": self.reason, "done": self.done,
             "items": self.items, "options": options,
             "until": self.until.map(|until| until.to_string()),
             "escalated_to": self.escalated_to,
             "on_approve": is_review.then_some(if self.goes_on { "rerun" } else { "complete" }),
             "on_reject": is_review.then_some(if self.rerun { "rerun" } else { "fail" }),
-        })
+        });
+        if let Value::Object(told) = &mut told {
+            told.extend(self.material.to_json());
+        }
+        told
     }
 }
 

@@ -232,7 +232,7 @@ impl Place {
         Row {
             id: self.id.clone(),
             state: self.state,
-            agent: view.agent_written().map(str::to_owned),
+            agent: view.agent_shown(),
             priority: text(view.get("priority"))
                 .and_then(|priority| Priority::parse(&priority))
                 .unwrap_or_default(),

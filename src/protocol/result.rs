@@ -76,6 +76,14 @@ impl Output {
         }
     }
 
+    /// Whether a record that has the result, or the text as its output, has all that was printed.
+    pub fn is_whole(&self) -> bool {
+        matches!(
+            self,
+            Self::Nothing | Self::Text(_) | Self::Result { text: None, .. }
+        )
+    }
+
     /// A result that is all there is.
     pub fn whole(result: Map<String, Value>) -> Self {
         Self::Result {

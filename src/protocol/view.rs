@@ -127,6 +127,16 @@ impl<'d> View<'d> {
         })
     }
 
+    /// Who it is for, in the spelling that people are shown.
+    pub fn agent_shown(&self) -> Option<String> {
+        self.agent_written().map(shown)
+    }
+
+    /// Who it comes from, in the spelling that people are shown.
+    pub fn source_shown(&self) -> Option<String> {
+        self.source().map(shown)
+    }
+
     /// The id that the document itself carries.
     pub fn id(&self) -> Option<&'d str> {
         let inside = self.handoff.and_then(|handoff| present(handoff, "id"));
@@ -169,6 +179,11 @@ impl<'d> View<'d> {
     }
 }
 
+/// A name with its `@`, however it was written; what can't be a name stays as it is.
+fn shown(written: &str) -> String {
+    AgentName::parse(written).map_or_else(|_| written.to_owned(), |name| name.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -189,6 +204,23 @@ mod tests {
         assert_eq!(view.agent().unwrap().bare(), "b");
         assert_eq!(view.source(), Some("a"));
         assert_eq!(view.phase().as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn an_agent_is_shown_in_one_spelling() {
+        for (written, shown) in [
+            ("coder", "@coder"),
+            ("@coder", "@coder"),
+            ("@human", "human"),
+            ("", ""),
+        ] {
+            let request = json!({
+                "target": {"agent_id": written}, "source": {"agent_id": written},
+            });
+            let view = View::of_document(request.as_object().unwrap());
+            assert_eq!(view.agent_shown().as_deref(), Some(shown));
+            assert_eq!(view.source_shown().as_deref(), Some(shown));
+        }
     }
 
     #[test]

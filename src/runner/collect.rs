@@ -26,8 +26,10 @@ pub struct Collected {
     pub stderr_tail: String,
     /// There is a log to keep.
     pub has_log: bool,
-    /// The slot's files are not empty.
+    /// There is something to put away, or the slot's files are not empty.
     pub printed: bool,
+    /// Its stdout is not what the result is made of, so that no record will say what it was.
+    pub beside: bool,
     pub heard: Heard,
 }
 
@@ -56,22 +58,26 @@ pub fn collect(slots: &Slots, number: u32, paths: &AttemptPaths, max_output: u64
         }
         _ => (stderr, stderr_size),
     };
+    let result_file = if paths.left_nothing() {
+        Output::Nothing
+    } else {
+        read_result(&paths.result(), max_output)
+    };
+    let stdout = match stdout_size {
+        Ok(1..) => read_output(&stdout, max_output),
+        _ => Output::Nothing,
+    };
+    let beside = result_file != Output::Nothing || !stdout.is_whole();
     Collected {
-        result_file: if paths.left_nothing() {
-            Output::Nothing
-        } else {
-            read_result(&paths.result(), max_output)
-        },
-        stdout: match stdout_size {
-            Ok(1..) => read_output(&stdout, max_output),
-            _ => Output::Nothing,
-        },
+        beside,
+        result_file,
+        stdout,
         stderr_tail: match log_size {
             0 => String::new(),
             _ => tail(&log),
         },
         has_log: log_size > 0,
-        printed: stderr_size > 0 || !matches!(stdout_size, Ok(0)),
+        printed: beside || stderr_size > 0 || !matches!(stdout_size, Ok(0)),
         heard: match stdout_size {
             Err(_) => Heard::Lost,
             Ok(size) if size > max_output => Heard::TooMuch,
@@ -97,6 +103,7 @@ pub fn of_resident(
         stderr_tail: String::from_utf8_lossy(&stderr[from..]).trim().to_owned(),
         has_log,
         printed: false,
+        beside: false,
         heard: Heard::All,
     }
 }
@@ -155,7 +162,7 @@ fn tail(path: &Path) -> String {
     read().unwrap_or_default()
 }
 
-/// Puts the log away under its own name, and the printed text too where the attempt failed.
+/// Puts the log away under its own name, and the printed text too where no record will have it.
 /// Of either no more than `cap` bytes are kept, from the end.
 pub fn keep_logs(
     slots: &Slots,
@@ -175,7 +182,8 @@ pub fn keep_logs(
         }
     }
     let stdout = slots.stdout_path(number);
-    if keep_stdout && size(&stdout) > 0 {
+    // Where the result came another way, an empty file says that nothing was printed.
+    if keep_stdout && (size(&stdout) > 0 || !paths.left_nothing()) {
         copy_end(&stdout, &paths.kept_stdout(), cap)?;
     }
     Ok(())

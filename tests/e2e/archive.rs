@@ -69,7 +69,7 @@ fn what_is_packed_is_gone_from_its_folder_and_found_by_its_id() {
     assert!(said(&root, &["show", "good"]).contains("packed in archive/"));
     assert_eq!(said(&root, &["wait", "good"]), before);
     assert!(said(&root, &["audit", "good"]).contains("completed"));
-    assert_eq!(said(&root, &["logs", "bad"]), "no\n");
+    assert_eq!(said(&root, &["logs", "bad"]), "stderr | no\n");
     assert!(said(&root, &["export", "good"]).contains("good"));
     assert!(said(&root, &["chain", "good"]).contains("completed"));
     let listed = said(&root, &["list", "--archived", "--json"]);
@@ -154,7 +154,7 @@ fn a_packed_failure_can_be_put_back_and_retried() {
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     said(&root, &["archive", "--restore", "bad"]);
     assert_eq!(fs::read(root.state("failed", "bad")).unwrap(), before);
-    assert_eq!(said(&root, &["logs", "bad"]), "no\n");
+    assert_eq!(said(&root, &["logs", "bad"]), "stderr | no\n");
     assert_eq!(
         root.cli(&["archive", "--restore", "bad"]).status.code(),
         Some(1)

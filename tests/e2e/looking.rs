@@ -28,23 +28,24 @@ fn what_an_attempt_said_is_shown_while_no_daemon_runs_also_after_its_end() {
     root.drop_request("x", &orders(says));
     root.mark("x.up");
     daemon.kill();
-    assert_eq!(said(&root, &["logs", "x"]), "early\n");
+    let logs = |options: &[&str]| said(&root, &[&["logs", "x", "--stderr"], options].concat());
+    assert_eq!(logs(&[]), "early\n");
     root.allow("go");
     wait_until("its end", || {
         journal(&root).contains(r#"{"gone""#).then_some(())
     });
     let before = journal(&root);
-    assert_eq!(said(&root, &["logs", "x"]), "early\nlate\n");
-    assert_eq!(said(&root, &["logs", "-f", "x"]), "early\nlate\n");
+    assert_eq!(logs(&[]), "early\nlate\n");
+    assert_eq!(logs(&["-f"]), "early\nlate\n");
     // What the keeper was writing when it was killed.
     let path = root.path(".handoffd/run/attempts.0.jsonl");
     fs::write(&path, before.clone() + r#"{"forget":{"key":{"id":"x"#).unwrap();
-    assert_eq!(said(&root, &["logs", "x"]), "early\nlate\n");
+    assert_eq!(logs(&[]), "early\nlate\n");
     assert!(journal(&root).ends_with("\"x"), "it was only read");
     fs::write(&path, before).unwrap();
     let _daemon = Daemon::start(&root);
     root.completed("x");
-    assert_eq!(said(&root, &["logs", "x"]), "early\nlate\n");
+    assert_eq!(logs(&[]), "early\nlate\n");
 }
 
 #[test]

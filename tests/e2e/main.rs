@@ -16,6 +16,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "../common/pty.rs"]
+#[expect(dead_code, reason = "some of it is for other tests")]
+mod pty;
+
 mod acting;
 mod advice;
 mod ahead;
@@ -45,6 +49,7 @@ mod last_result;
 mod leavings;
 mod letter;
 mod lifecycle;
+mod logs;
 mod looking;
 mod meddled_log;
 mod meddling;

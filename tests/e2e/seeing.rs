@@ -79,6 +79,12 @@ fn a_rate_and_a_hold_name_when_they_end() {
     let quota = json!({"target": {"agent_id": "quota"}});
     root.drop_request("held", &quota);
     root.record("waiting", "held");
+    // The daemon knows of the hold a moment after it is written.
+    wait_until("the daemon knows", || {
+        root.log()
+            .contains("waiting handoff_id=\"held\"")
+            .then_some(())
+    });
     root.drop_request("behind", &quota);
     for (id, word) in [("second", "rate"), ("behind", "hold")] {
         let explained = as_json(&root, &["explain", id]);

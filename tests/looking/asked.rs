@@ -124,7 +124,7 @@ fn what_is_packed_is_said_to_be_and_has_the_attempts_that_it_had() {
         assert!(told.ends_with("exit 1\n"), "{told}");
     }
     assert!(silent.contains("wrote nothing"), "{silent}");
-    assert!(last.starts_with("w\0rds"), "{last}");
+    assert!(last.starts_with("stderr | w\0rds"), "{last}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Desk, store_failed};
-use crate::cli::style::{Ink, columns, ink, line, local, safe};
+use crate::cli::style::{Ink, columns, facts, ink, line, local, safe};
 use crate::cli::{Outcome, complete, out};
 use crate::policy::task::{MAX_SUMMARY_TOKENS, summary as summarize};
 use crate::protocol::task::{Change, Severity, TaskState};
@@ -68,7 +68,7 @@ fn page(state: &TaskState) -> String {
     .into_iter()
     .map(|(name, text)| vec![ink(name, Ink::Dim), line(&text, WIDTH)])
     .collect();
-    page.push_str(&columns(&rows));
+    page.push_str(&facts(&rows));
     let artifacts = state.artifacts().map(|artifact| {
         let size = artifact.size_bytes();
         let size = size.map_or(String::new(), |size| format!(", {size} bytes"));

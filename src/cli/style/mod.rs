@@ -1,5 +1,8 @@
 //! How things look to a person: colours only on a terminal, control characters never.
 
+mod table;
+pub mod width;
+
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -8,6 +11,7 @@ use chrono::{DateTime, Local};
 use crate::clock::Wall;
 use crate::protocol::lifecycle::State;
 pub use crate::protocol::shown::{is_hostile, safe};
+pub use table::{columns, columns_within, facts};
 
 /// One line of at most `most` characters.
 pub fn line(text: &str, most: usize) -> String {
@@ -19,6 +23,17 @@ pub fn line(text: &str, most: usize) -> String {
         .take(most.saturating_sub(1))
         .chain(['…'])
         .collect()
+}
+
+/// A terminal of fewer columns gets short times.
+const NARROW: usize = 100;
+
+/// The words at the end of a row: as many as a terminal may have room for, `most` elsewhere.
+pub fn words(text: &str, most: usize) -> String {
+    line(
+        text,
+        width::of_terminal().map_or(most, |room| room.max(most)),
+    )
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +88,20 @@ pub fn local(at: Wall) -> String {
     )
 }
 
+/// A moment in a table: without year and seconds where the terminal is narrow.
+pub fn moment(at: Wall) -> String {
+    moment_within(at, width::of_terminal())
+}
+
+/// The same for a table of this width.
+pub fn moment_within(at: Wall, most: Option<usize>) -> String {
+    let whole = local(at);
+    match most {
+        Some(..NARROW) => whole.get(5..16).unwrap_or(&whole).to_owned(),
+        _ => whole,
+    }
+}
+
 /// A duration as a person says it: two units, no milliseconds beyond the first second.
 pub fn span(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
@@ -82,60 +111,14 @@ pub fn span(duration: Duration) -> String {
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Rows in columns as wide as their widest cell. Colours don't count as width.
-pub fn columns(rows: &[Vec<String>]) -> String {
-    let width = |text: &str| {
-        let mut visible = 0;
-        let mut escape = false;
-        for character in text.chars() {
-            match (escape, character) {
-                (false, '\u{1b}') => escape = true,
-                (true, 'm') => escape = false,
-                (false, _) => visible += 1,
-                (true, _) => {}
-            }
-        }
-        visible
-    };
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widest: Vec<usize> = (0..count)
-        .map(|column| {
-            rows.iter()
-                .filter_map(|row| row.get(column))
-                .map(|c| width(c))
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut shown = String::new();
-        for (cell, most) in row.iter().zip(&widest) {
-            shown.push_str(cell);
-            shown.extend(std::iter::repeat_n(
-                ' ',
-                most.saturating_sub(width(cell)) + 2,
-            ));
-        }
-        text.push_str(shown.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn long_lines_are_cut_and_columns_line_up() {
+    fn long_lines_are_cut() {
         assert_eq!(line("abcdef", 4), "abc…");
         assert_eq!(line("abcd", 4), "abcd");
-        let rows = [
-            vec!["a".into(), "b".into()],
-            vec!["long".into(), "c".into()],
-        ];
-        assert_eq!(columns(&rows), "a     b\nlong  c\n");
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! `handoffd show`: one record, readably.
 
+mod material;
+
 use std::io::Write;
 
 use clap::Args;
 use serde_json::{Map, Value};
 
-use crate::cli::style::{Ink, columns, ink, local, safe, span, state};
+use crate::cli::style::{
+    Ink, columns, facts as in_facts, ink, local, moment, safe, span, state, words,
+};
 use crate::cli::{Failed, Global, Outcome, complete, find, out};
 use crate::clock::Wall;
 use crate::inspect::links::{Relations, standing};
+use crate::inspect::material::Material;
 use crate::inspect::question::Question;
 use crate::inspect::summary::Place;
 use crate::keeper::journal;
@@ -100,8 +105,8 @@ fn page(
     let plain = |path: &[&str]| text(doc, path).map(|value| safe(value, false));
     let when = |key: &str| text(doc, &[key]).and_then(Wall::parse).map(local);
     let view = View::of_document(doc);
-    fact("for", view.agent_written().map(|agent| safe(agent, false)));
-    fact("from", view.source().map(|agent| safe(agent, false)));
+    fact("for", view.agent_shown().map(|agent| safe(&agent, false)));
+    fact("from", view.source_shown().map(|agent| safe(&agent, false)));
     let priority = view.get("priority").and_then(Value::as_str);
     fact("priority", priority.map(|priority| safe(priority, false)));
     let links = Relations::of(doc);
@@ -136,9 +141,12 @@ fn page(
             None => file,
         }),
     );
-    say(columns(&facts).trim_end().to_owned());
+    say(in_facts(&facts).trim_end().to_owned());
     if let Some(asked) = Question::of(doc).filter(|_| place.state == State::Waiting) {
-        say(question(&place.id, &asked).trim_end().to_owned());
+        say(material::question(&place.id, &asked).trim_end().to_owned());
+    }
+    if let Some(input) = Material::of(doc).input {
+        say(material::input(&place.id, &input).trim_end().to_owned());
     }
     if !links.children.is_empty() {
         say(format!("\n{}", ink("CHILDREN", Ink::Bold)));
@@ -197,88 +205,6 @@ fn answer(doc: &Map<String, Value>) -> Option<String> {
         at.unwrap_or_default()
     );
     Some(safe(&answer, false))
-}
-
-/// What a person is asked, and how to answer.
-fn question(id: &str, asked: &Question) -> String {
-    let mut told = String::new();
-    let mut say = |text: String| {
-        told.push_str(&text);
-        told.push('\n');
-    };
-    let name = asked.gate.as_deref().unwrap_or_default();
-    let title = format!("QUESTION ({} {name}", asked.kind);
-    let title = safe(title.trim_end(), false) + ")";
-    say(format!("\n{}", ink(&title, Ink::Bold)));
-    say(format!("  {}", indented(&asked.headline())));
-    if let Some(to) = &asked.escalated_to {
-        say(format!("  escalated to {}", safe(to, false)));
-    }
-    let done = asked.done.as_ref();
-    if let Some(done) = done.filter(|done| done.trim() != asked.headline().trim()) {
-        say(format!("  {} {}", ink("done:", Ink::Dim), indented(done)));
-    }
-    if !asked.items.is_empty() {
-        say(format!("  {}", ink("to look at:", Ink::Dim)));
-        for item in &asked.items {
-            say(format!("    - {}", indented(item)));
-        }
-    }
-    if asked.own_options {
-        say(format!("  {}", ink("options:", Ink::Dim)));
-        for (option, meaning) in &asked.options {
-            let meaning = if meaning.is_empty() {
-                String::new()
-            } else {
-                format!(": {}", safe(meaning, false))
-            };
-            say(format!("    {}{meaning}", safe(option, false)));
-        }
-    }
-    if asked.until.is_some() {
-        let then = safe(&asked.on_expiry, false);
-        say(format!("  {} {then}", ink("without an answer:", Ink::Dim)));
-    }
-    say(format!("  {}", ink("to answer:", Ink::Dim)));
-    let id = safe(id, false);
-    let choice = if asked.own_options {
-        " --choice OPTION"
-    } else {
-        ""
-    };
-    let [approving, rejecting] = &asked.meanings;
-    let words = |own: &Option<String>, else_: &str| {
-        own.as_ref()
-            .map_or_else(|| else_.to_owned(), |own| safe(own, false))
-    };
-    let mut rows = vec![
-        (
-            format!("approve {id}{choice}"),
-            words(approving, asked.approving()),
-        ),
-        (
-            format!("reject {id} --comment WHY"),
-            words(rejecting, asked.rejecting()),
-        ),
-    ];
-    if asked.may_ask() {
-        let what = match asked.kind.as_str() {
-            "task" => "asks its sender a question",
-            _ => "runs it again with your question",
-        };
-        rows.push((format!("ask {id} --comment WHAT"), what.to_owned()));
-    }
-    let rows: Vec<Vec<String>> = rows
-        .into_iter()
-        .map(|(command, what)| vec![format!("    handoffd {command}"), ink(&what, Ink::Dim)])
-        .collect();
-    say(columns(&rows).trim_end().to_owned());
-    told
-}
-
-/// Text of several lines, the later ones moved in.
-fn indented(text: &str) -> String {
-    safe(text.trim(), true).replace('\n', "\n      ")
 }
 
 /// Whom it has set in motion, and how they stand.
@@ -349,13 +275,13 @@ fn attempts(layout: &Layout, id: &str, record: &Record) -> String {
             let error = attempt
                 .error
                 .as_ref()
-                .map(|e| crate::cli::style::line(&e.message, 60));
+                .map(|error| words(&error.message, 60));
             vec![
                 match attempt.count {
                     Some(count) => format!("  {} (the last of {count} in a row)", attempt.number),
                     None => format!("  {}", attempt.number),
                 },
-                local(attempt.started_at),
+                moment(attempt.started_at),
                 attempt
                     .milliseconds
                     .map(|ms| span(std::time::Duration::from_millis(ms)))
