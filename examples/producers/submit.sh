@@ -7,7 +7,7 @@ id=shell-$(date +%s)-$$
 
 # In JSON a quote, a backslash and the end of a line are written with a backslash.
 text=$(printf '%s' "$2" | tr '\t' ' ' | sed 's/["\\]/\\&/g' |
-    awk '{ printf "%s%s", NR > 1 ? "\\n" : "", $0 }')
+    awk '{ printf "%s%s", (NR > 1 ? "\\n" : ""), $0 }')
 
 # Written under a name that the daemon leaves alone, then shown to it whole.
 printf '{"target": {"agent_id": "%s"}, "input": {"data": {"text": "%s"}}}\n' "$1" "$text" \
