@@ -260,8 +260,7 @@ fn queued(id: &str, agent: &str, queue: &Queue) -> Vec<String> {
         && queue.specialist_running >= limit
     {
         told.push(format!(
-            "{agent} runs {} attempts, its max_concurrent; one must end first.",
-            queue.specialist_running
+            "{agent} is at its max_concurrent of {limit}; one attempt must end first."
         ));
     } else if queue.all_running >= queue.limit {
         told.push(format!(
