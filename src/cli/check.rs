@@ -242,20 +242,33 @@ fn report(
             tasks,
             processes,
         } = deep.examined;
-        let mark = if is_sound { "✓" } else { "✗" };
-        let are = if deep.breaches.len() > 1 { "are" } else { "is" };
+        let verdict = match deep.breaches.len() {
+            0 if is_sound => "✓ all checks passed".to_owned(),
+            1 => "✗ 1 problem found".to_owned(),
+            many => format!("✗ {many} problems found"),
+        };
         out::tell(format!(
-            "{mark} {} of what is promised {are} broken: {records} records, {submissions} \
-             submissions, {audit_lines} audit lines, {artifacts} artifacts, {tasks} tasks and \
-             {processes} processes were looked at",
-            match deep.breaches.len() {
-                0 => "nothing".to_owned(),
-                1 => "one thing".to_owned(),
-                many => format!("{many} things"),
-            }
+            "{verdict}: {}, {}, {}, {}, {}, {}",
+            counted(records, "record"),
+            counted(submissions, "submission"),
+            counted(audit_lines, "audit line"),
+            counted(artifacts, "artifact"),
+            counted(tasks, "task"),
+            if processes == 1 {
+                "1 process".to_owned()
+            } else {
+                format!("{processes} processes")
+            },
         ))?;
     }
     Ok(())
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
 }
 
 fn as_json(deep: &deep::Report) -> Value {

@@ -276,11 +276,11 @@ fn attempts(layout: &Layout, id: &str, record: &Record) -> String {
                 .error
                 .as_ref()
                 .map(|error| words(&error.message, 60));
+            let many = attempt
+                .count
+                .map(|count| format!("the last of {count} in a row"));
             vec![
-                match attempt.count {
-                    Some(count) => format!("  {} (the last of {count} in a row)", attempt.number),
-                    None => format!("  {}", attempt.number),
-                },
+                format!("  {}", attempt.number),
                 moment(attempt.started_at),
                 attempt
                     .milliseconds
@@ -288,7 +288,7 @@ fn attempts(layout: &Layout, id: &str, record: &Record) -> String {
                     .unwrap_or_default(),
                 outcome,
                 end,
-                error.unwrap_or_default(),
+                error.or(many).unwrap_or_default(),
                 attempt
                     .usage
                     .as_ref()
