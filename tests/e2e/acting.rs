@@ -1,6 +1,7 @@
 //! Acting from a terminal: submitting with options, running again, and acting on many at once.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
@@ -75,6 +76,8 @@ fn an_id_that_exists_anywhere_is_refused_and_nothing_is_dropped() {
     root.drop_request("packed", &orders("exit 0"));
     root.completed("packed");
     fine(&root, &["archive", "--older-than", "0s"]);
+    let mode = fs::metadata(root.path("archive")).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o750);
     root.drop_request("done", &orders("exit 0"));
     root.completed("done");
     root.drop_request("broken", &with(orders("exit 64"), json!({})));
@@ -291,4 +294,13 @@ fn a_running_daemon_takes_requests_while_the_configuration_is_broken() {
     let output = root.cli(&["submit", "--to", "fake", "--id", "y"]);
     assert_eq!(output.status.code(), Some(2), "nobody could judge it");
     assert_eq!(root.names("handoffs/pending"), Vec::<String>::new());
+}
+
+#[test]
+fn what_the_daemon_writes_into_this_repository_is_ignored_by_git() {
+    let repository = env!("CARGO_MANIFEST_DIR");
+    let ignored = fs::read_to_string(format!("{repository}/.gitignore")).unwrap();
+    for folder in ["/.handoffd/", "/archive/", "/audit/"] {
+        assert!(ignored.lines().any(|line| line == folder), "{folder}");
+    }
 }
