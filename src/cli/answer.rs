@@ -8,7 +8,7 @@ use clap::Args;
 use crate::cli::act::{Words, send};
 use crate::cli::list::Filters;
 use crate::cli::{Failed, Global, Outcome, bulk, complete, find, whole_ids};
-use crate::inspect::list::{Filter, rows};
+use crate::inspect::list::rows;
 use crate::inspect::newest;
 use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
@@ -90,13 +90,13 @@ fn answer(global: &Global, action: &str, answer: &Answer) -> Outcome {
     if !bulk::is_meant(&answer.ids, &answer.filters)? {
         return send(&whole_ids(&layout, &answer.ids)?);
     }
-    let filter = Filter {
-        states: vec![State::Waiting],
-        waiting: Some("human".to_owned()),
-        ..answer.filters.to_filter()?
-    };
+    let mut filter = answer.filters.to_filter()?;
+    if filter.states.is_empty() {
+        filter.states.push(State::Waiting);
+    }
     let places = newest::all(&layout, &filter)?;
-    let found = rows(&layout, places, &filter).map(|(_, row)| row).collect();
+    let matching = rows(&layout, places, &filter).map(|(_, row)| row);
+    let found = matching.filter(|row| row.question.is_some()).collect();
     bulk::act(found, action, answer.yes, send)
 }
 
@@ -106,9 +106,12 @@ fn check(layout: &Layout, action: &str, id: &str, choice: Option<&str>) -> Resul
     let Some(question) = row.question else {
         let stands = match row.waiting_on.as_deref() {
             Some(on) => format!("it waits for a {on}, not for a person"),
-            None => format!("it is {}, and asks nobody", place.state),
+            None if place.state.is_final() => format!("already {}", place.state),
+            None => format!("it is {}", place.state.to_string().replace('_', " ")),
         };
-        let text = format!("can't {action} {id}: {stands} (see: handoffd explain {id})");
+        let text = format!(
+            "can't {action} {id}: {stands}; there is nothing to {action} (see: handoffd explain {id})"
+        );
         return Err(Failed::thing("NOT_WAITING", anyhow::anyhow!(text)));
     };
     if action == "ask"

@@ -221,6 +221,15 @@ fn many_questions_are_answered_after_a_look_at_them() {
         root.drop_request(id, &request);
         root.record("waiting", id);
     }
+    for filter in [
+        ["--state", "failed"],
+        ["--waiting", "time"],
+        ["--code", "TIMEOUT"],
+    ] {
+        let told = fine(&root, &["approve", filter[0], filter[1], "--yes"]);
+        assert_eq!(told, "", "{filter:?}");
+        assert_eq!(root.states_of("a"), ["waiting"], "{filter:?}");
+    }
     let told = said(&root.cli(&["approve", "--agent", "human"]));
     assert!(told.contains("would approve 2"), "{told}");
     fine(&root, &["approve", "--agent", "human", "--yes"]);
