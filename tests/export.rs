@@ -35,7 +35,7 @@ fn examples() -> Vec<(String, Map<String, Value>)> {
         })
         .collect();
     examples.sort_by(|one, other| one.0.cmp(&other.0));
-    assert_eq!(examples.len(), 19);
+    assert_eq!(examples.len(), 20);
     examples
 }
 

@@ -40,6 +40,7 @@ mod control;
 mod crashes;
 mod deep;
 mod dialects;
+mod documents;
 mod forged;
 mod giving_back;
 mod helping;

@@ -1,6 +1,7 @@
 //! The states of tasks from outside: the commands that agents use, and many writers at once.
 
 mod cli;
+mod document;
 mod gates;
 mod race;
 

@@ -32,7 +32,8 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Reads a document that was made for a handoff: its lists, and `phase`, `from` and `to`.
+    /// Reads a document that was made for a handoff: its lists, and `phase` (or `new_phase`), `from` and
+    /// `to`.
     ///
     /// `source` stands for the agent where nobody is named, `now` for the time of a decision.
     /// Who approves is never taken from a document.
@@ -44,7 +45,12 @@ impl Delta {
         let from = text(document, &["source_agent", "from"]);
         let (mut delta, mut wrong) = lists(document, from.or(source), now);
         delta.target = text(document, &["target_agent", "to"]).map(str::to_owned);
-        delta.phase = next_phase(document, "phase", &mut wrong);
+        let key = if document.contains_key("phase") {
+            "phase"
+        } else {
+            "new_phase"
+        };
+        delta.phase = next_phase(document, key, &mut wrong);
         let warnings = document.get("warnings").and_then(Value::as_array);
         let warnings = warnings.into_iter().flatten().filter_map(Value::as_str);
         delta.warnings = warnings.map(str::to_owned).collect();
