@@ -213,6 +213,12 @@ impl Context {
     pub fn most_tokens(&self) -> usize {
         (self.window_tokens as f64 * self.compact_at) as usize
     }
+
+    /// The most bytes that a file may have for an agent to read it whole: a token of usual text has
+    /// four.
+    pub fn most_bytes(&self) -> u64 {
+        (self.most_tokens() as u64).saturating_mul(4)
+    }
 }
 
 impl Default for Context {

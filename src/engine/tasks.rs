@@ -21,7 +21,7 @@ use crate::engine::world::World;
 use crate::policy::complete::warn;
 use crate::policy::judge::{Failure, MEND, failure};
 use crate::policy::task::{
-    Draft, Found, GateResult, MAX_SUMMARY_TOKENS, Refusal, Step, draft, settle, summary,
+    Draft, Found, GateResult, Limits, Refusal, Step, draft, settle, summary,
 };
 use crate::protocol::error::ErrorCode;
 use crate::protocol::field::FieldError;
@@ -51,7 +51,7 @@ fn store(world: &World) -> Store {
 pub fn told(world: &World, task: &str) -> Option<String> {
     let task = TaskId::parse(task).ok()?;
     let state = store(world).load(&task).ok()??;
-    Some(summary(&state, MAX_SUMMARY_TOKENS))
+    Some(summary(&state, Limits::of(&world.config().context)))
 }
 
 /// Whether a decided record has something for its task.

@@ -67,6 +67,17 @@ fn the_documents_own_paths_work_through_the_links_of_the_page() {
     }, "input": { "data": { "sh": "exit 0" } } });
     root.drop_request("HO-002", &package);
     root.completed("HO-002");
+    // A report that names it by that path.
+    let report = json!({
+        "status": "complete", "phase": "architecture", "summary": "Designed 3 widgets",
+        "artifacts": [report], "handoff": { "next_phase": "complete" },
+    });
+    root.drop_request("HO-003", &report);
+    let record = root.completed("HO-003");
+    assert_eq!(
+        record["output"]["artifact_path"], report["artifacts"][0],
+        "{record:#}"
+    );
     // The link itself stays one, and the daemon's folder a folder.
     assert!(
         root.path("context/state")

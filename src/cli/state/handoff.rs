@@ -13,7 +13,7 @@ use crate::cli::{Failed, Outcome, complete, out};
 use crate::clock::{Clock, Wall};
 use crate::config::Gate;
 use crate::policy::task::{
-    Delta, Draft, GateResult, MAX_SUMMARY_TOKENS, Refusal, Step, command, draft, settle,
+    Delta, Draft, GateResult, Limits, MAX_SUMMARY_TOKENS, Refusal, Step, command, draft, settle,
 };
 use crate::protocol::task::TaskState;
 use crate::runner::gate::{self, Terms};
@@ -248,6 +248,10 @@ impl Options {
 
     fn say(&self, desk: &Desk, ended: Option<Ended>) -> Outcome {
         let asks = |reason: String| Failed::thing("HUMAN_REQUIRED", anyhow::anyhow!(reason));
+        let limits = Limits {
+            tokens: self.max_tokens,
+            ..Limits::of(&desk.config.context)
+        };
         let told = match ended {
             None => return Err(anyhow::anyhow!("the document is empty").into()),
             Some(Ended::Already { state, held: true }) => {
@@ -256,10 +260,10 @@ impl Options {
             }
             Some(Ended::Already { state, held: false }) => {
                 out::talk!("handoffd: this handoff was already applied; changed nothing");
-                command(Some(&state), &state, self.max_tokens)
+                command(Some(&state), &state, limits)
             }
             Some(Ended::Now { before, step }) => match step {
-                Step::HandedOn(state) => command(Some(&before), &state, self.max_tokens),
+                Step::HandedOn(state) => command(Some(&before), &state, limits),
                 Step::WaitsForHuman { reason, .. } => return Err(asks(reason)),
                 Step::Failed { gates, .. } => return Err(failed(&gates)),
             },

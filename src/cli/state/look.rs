@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Desk, store_failed};
 use crate::cli::style::{Ink, columns, facts, ink, line, local, safe};
 use crate::cli::{Outcome, complete, out};
-use crate::policy::task::{MAX_SUMMARY_TOKENS, summary as summarize};
+use crate::policy::task::{Limits, MAX_SUMMARY_TOKENS, summary as summarize};
 use crate::protocol::task::{Change, Severity, TaskState};
 
 #[derive(Debug, Args)]
@@ -23,7 +23,11 @@ pub struct SummaryOptions {
 
 pub(super) fn summary(desk: &Desk, options: &SummaryOptions) -> Outcome {
     let state = desk.load(&options.task)?;
-    let text = summarize(&state, options.max_tokens);
+    let limits = Limits {
+        tokens: options.max_tokens,
+        ..Limits::of(&desk.config.context)
+    };
+    let text = summarize(&state, limits);
     if desk.json {
         let said = json!({
             "task_id": state.task().as_str(), "version": state.version(), "context_summary": text,

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Desk;
 use crate::cli::style::safe;
 use crate::cli::{Outcome, complete, out};
-use crate::policy::task::{MAX_SUMMARY_TOKENS, problems, summary, to_check};
+use crate::policy::task::{Limits, problems, summary, to_check};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Exit code: 0 the agent can start, 1 something is wrong.")]
@@ -22,7 +22,7 @@ pub(super) fn receive(desk: &Desk, options: &Options) -> Outcome {
     let state = desk.load(&options.task)?;
     let found = desk.look_at(to_check(&state));
     let problems = problems(&state, options.agent.as_deref(), &found);
-    let summary = summary(&state, MAX_SUMMARY_TOKENS);
+    let summary = summary(&state, Limits::of(&desk.config.context));
     if desk.json {
         let said = json!({
             "valid": problems.is_empty(), "problems": problems, "context_summary": summary,

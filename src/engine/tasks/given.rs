@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::brought::{given, title_of};
 use super::{first_phase, store, task_of, weigh};
 use crate::engine::world::World;
-use crate::policy::task::{MAX_SUMMARY_TOKENS, command_for, summary};
+use crate::policy::task::{Limits, command_for, summary};
 use crate::protocol::agent::AgentName;
 use crate::protocol::record::{COMMAND, Record};
 use crate::protocol::task::{Counts, Phase, TaskState};
@@ -49,7 +49,7 @@ pub fn give_command(world: &World, record: &mut Record, agent: &AgentName) {
     given.unknown_to(&state).bring(&mut state);
     came.blocking_issues = state.issues().len();
     let told = match error {
-        None => summary(&state, MAX_SUMMARY_TOKENS),
+        None => summary(&state, Limits::of(&world.config().context)),
         Some(error) => format!("The task state is unusable: {error}"),
     };
     let command = command_for(&agent.to_string(), &state, came, &told);

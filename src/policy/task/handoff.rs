@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::compact::context_summary;
 use super::delta::Delta;
 use super::gates::{self, Asked, Found, GateResult};
-use super::summary::summary;
+use super::summary::{Limits, summary};
 use crate::clock::Wall;
 use crate::config::{Gate, Phases};
 use crate::protocol::task::{Counts, MAX_APPLIED, Phase, TaskState, change};
@@ -297,14 +297,9 @@ pub fn settle(
 }
 
 /// What the next agent gets: who it is for, what came, what to know, and where the rest stands.
-pub fn command(before: Option<&TaskState>, after: &TaskState, max_tokens: usize) -> Value {
+pub fn command(before: Option<&TaskState>, after: &TaskState, limits: Limits) -> Value {
     let came = change(before, after, Wall(0)).delta;
-    command_for(
-        after.target_agent(),
-        after,
-        came,
-        &summary(after, max_tokens),
-    )
+    command_for(after.target_agent(), after, came, &summary(after, limits))
 }
 
 /// The same for an agent that the daemon runs, with what came to the task before it.

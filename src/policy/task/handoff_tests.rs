@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::handoff::New;
 use super::*;
 use crate::clock::Wall;
-use crate::config::{Gate, Phases};
+use crate::config::{Context, Gate, Phases};
 use crate::protocol::task::{Phase, TaskState};
 
 const NOW: Wall = Wall(1_800_000_000_000);
@@ -393,7 +393,7 @@ fn a_result_says_what_is_next_and_nothing_more() {
 #[test]
 fn the_command_counts_what_came() {
     let state = handed_on(settled(&before(), &work(), None));
-    let command = command(Some(&before()), &state, MAX_SUMMARY_TOKENS);
+    let command = command(Some(&before()), &state, Limits::of(&Context::default()));
     assert_eq!(
         command["state_delta"],
         json!({"artifacts_added": 2, "decisions_made": 1, "blocking_issues": 1})

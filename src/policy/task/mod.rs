@@ -29,6 +29,6 @@ pub use gates::{Asked, Found, GateResult, HUMAN, PHASE, PRE_HANDOFF, claimed};
 pub use given::Given;
 pub use handoff::{Draft, Refusal, Step, command, command_for, draft, settle};
 pub use receive::{problems, to_check};
-pub use summary::{MAX_SUMMARY_CHARS, MAX_SUMMARY_TOKENS, summary};
+pub use summary::{Limits, MAX_SUMMARY_CHARS, MAX_SUMMARY_TOKENS, summary};
 pub use tokens::{count as count_tokens, up_to as count_up_to};
 pub use words::one_line;

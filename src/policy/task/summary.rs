@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use super::tokens;
 use super::words::{longest, one_line};
+use crate::config::Context;
 use crate::protocol::task::{Issue, Severity, TaskState};
 
 /// A summary has fewer tokens than this.
@@ -27,9 +28,6 @@ const GATES: usize = 3;
 
 /// How many artifacts that are too large to be read whole are named.
 const LARGE: usize = 3;
-/// An artifact above this fills what an agent with a usual window should read at once: 50,000 tokens of
-/// four bytes.
-const READ_WHOLE: u64 = 200_000;
 
 /// The fewest tokens in which an issue can be told.
 const ISSUE: usize = 12;
@@ -37,15 +35,34 @@ const ISSUE: usize = 12;
 /// The fewest characters of a text that was cut which still say something.
 const TELLING: usize = 6;
 
-/// A summary in fewer than `max_tokens` tokens, and never more than the limits above. With very
-/// little room, lines are missing; with none, all of them.
-pub fn summary(state: &TaskState, max_tokens: usize) -> String {
-    let most = max_tokens.min(MAX_SUMMARY_TOKENS).saturating_sub(1);
+/// What a summary is made for.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// It has fewer tokens than this.
+    pub tokens: usize,
+    /// An artifact with more bytes is too large to be read whole.
+    pub read_whole: u64,
+}
+
+impl Limits {
+    /// The limits for agents with this window.
+    pub fn of(context: &Context) -> Self {
+        Self {
+            tokens: MAX_SUMMARY_TOKENS,
+            read_whole: context.most_bytes(),
+        }
+    }
+}
+
+/// A summary within `limits`, and never beyond the limits above. With very little room, lines are
+/// missing; with none, all of them.
+pub fn summary(state: &TaskState, limits: Limits) -> String {
+    let most = limits.tokens.min(MAX_SUMMARY_TOKENS).saturating_sub(1);
     let mut page = Page::new(most, Unit::Bytes);
-    page.lay_out(state);
+    page.lay_out(state, limits.read_whole);
     if page.overflowed {
         page = Page::new(most, Unit::Tokens);
-        page.lay_out(state);
+        page.lay_out(state, limits.read_whole);
     }
     page.fitted()
 }
@@ -93,7 +110,7 @@ impl Page {
         }
     }
 
-    fn lay_out(&mut self, state: &TaskState) {
+    fn lay_out(&mut self, state: &TaskState, read_whole: u64) {
         self.whole(
             Place::StateFile,
             format!("State file: {}", state.task().state_file()),
@@ -123,7 +140,7 @@ impl Page {
         };
         self.put(Place::Decisions, &decisions);
         self.issues(&pressing, PRESSING);
-        self.large(state);
+        self.large(state, read_whole);
         self.decisions(state);
         self.issues(&mild, MILD);
     }
@@ -206,11 +223,11 @@ impl Page {
     }
 
     /// The artifacts that are too large to be read whole, the largest first.
-    fn large(&mut self, state: &TaskState) {
+    fn large(&mut self, state: &TaskState, read_whole: u64) {
         let sizes = sizes(state);
         let mut large: Vec<(&str, u64)> = sizes
             .into_iter()
-            .filter(|(_, size)| *size > READ_WHOLE)
+            .filter(|(_, size)| *size > read_whole)
             .collect();
         large.sort_by_key(|(path, size)| (std::cmp::Reverse(*size), *path));
         let more = large.len().saturating_sub(LARGE);

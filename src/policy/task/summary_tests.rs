@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::compact::{MAX_CONTEXT_CHARS, context_summary};
-use super::summary::*;
+use super::summary::{Limits, MAX_SUMMARY_CHARS, MAX_SUMMARY_TOKENS};
 use super::tokens;
+use crate::config::Context;
 use crate::protocol::task::TaskState;
 
 fn state(doc: Value) -> TaskState {
@@ -13,6 +14,15 @@ fn state(doc: Value) -> TaskState {
         Value::Object(doc) => TaskState::from_document(doc).unwrap(),
         other => panic!("{other}"),
     }
+}
+
+/// A summary for an agent with the usual window.
+fn summary(state: &TaskState, tokens: usize) -> String {
+    let limits = Limits {
+        tokens,
+        ..Limits::of(&Context::default())
+    };
+    super::summary::summary(state, limits)
 }
 
 fn assert_bounds(text: &str, most: usize) {
@@ -102,6 +112,18 @@ fn sizes_are_added_up_and_what_is_too_large_is_named() {
     assert_eq!(lines[4], "- too large to read whole: 2 more");
     let huge = with(&[("a", Some(1 << 50)), ("b", Some(1 << 50))]);
     assert!(huge[0].contains("(2048.0 TiB) in total"), "{huge:?}");
+    let small_window = Limits {
+        read_whole: 1000,
+        ..Limits::of(&Context::default())
+    };
+    let artifacts = json!([{"path": "a", "size_bytes": 1001}, {"path": "b", "size_bytes": 1000}]);
+    let state = state(json!({"task_id": "x", "version": 1, "artifacts": artifacts}));
+    let text = super::summary::summary(&state, small_window);
+    assert!(
+        text.contains("too large to read whole: a, 1001 bytes"),
+        "{text}"
+    );
+    assert_eq!(text.matches("too large").count(), 1, "{text}");
 }
 
 /// A state where everything is long, in these words.

@@ -8,11 +8,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use handoffd::config::Config;
+use handoffd::config::{Config, Context};
 use handoffd::keeper::frame::{self, Inbox};
 use handoffd::keeper::journal;
 use handoffd::keeper::wire::{Order, Report};
-use handoffd::policy::task::{MAX_SUMMARY_CHARS, MAX_SUMMARY_TOKENS, summary};
+use handoffd::policy::task::{Limits, MAX_SUMMARY_CHARS, summary};
 use handoffd::protocol::control::Command;
 use handoffd::protocol::document::{self, Document};
 use handoffd::protocol::export;
@@ -182,7 +182,7 @@ pub fn task_state(bytes: &[u8]) {
     if let Ok(state) = TaskState::from_document(map.clone()) {
         // Counting tokens costs as much as a thousand parsers; every 64th is summed up.
         if bytes.len().is_multiple_of(64) {
-            let said = summary(&state, MAX_SUMMARY_TOKENS);
+            let said = summary(&state, Limits::of(&Context::default()));
             assert!(said.chars().count() <= MAX_SUMMARY_CHARS, "{said:?}");
         }
         for (key, value) in &map {
