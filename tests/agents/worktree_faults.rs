@@ -60,7 +60,7 @@ fn a_repository_that_cannot_be_used_is_a_clear_error_before_the_command_starts()
     .unwrap();
     fails(
         &run(&[]),
-        "in the middle of a merge; end it with git merge --continue or --abort",
+        "in the middle of a merge; finish it with git merge --continue or --abort",
         false,
     );
     fs::remove_file(shop.repository.join(".git/MERGE_HEAD")).unwrap();
@@ -73,7 +73,7 @@ fn a_repository_that_cannot_be_used_is_a_clear_error_before_the_command_starts()
     };
     fails(
         &at(&shop.root.join("nowhere")),
-        "is not there; correct `repository`",
+        "does not exist; correct the specialist's `repository`",
         false,
     );
     let plain = shop.root.join("plain");
