@@ -67,7 +67,9 @@ pub fn result_of(report: &Map<String, Value>) -> Map<String, Value> {
     let context = result.shift_remove("context");
     let question = result.shift_remove("question");
     if let Some(question) = question.and_then(|question| question.as_str().map(str::to_owned)) {
-        result.insert("question".to_owned(), json!({ "text": question }));
+        // A rejection sends the work back to the session that asked; `cancel` ends it.
+        let question = json!({ "text": question, "on_reject": "rerun" });
+        result.insert("question".to_owned(), question);
     }
     let blocked = result.get("status").and_then(Value::as_str) == Some("blocked");
     if blocked {
@@ -140,7 +142,10 @@ mod tests {
         );
         let report = json!({"status": "needs_review", "summary": "s", "question": "Ship it?", "context": "c"});
         let result = result_of(report.as_object().unwrap());
-        assert_eq!(result["question"]["text"], "Ship it?");
+        assert_eq!(
+            result["question"],
+            json!({"text": "Ship it?", "on_reject": "rerun"})
+        );
         assert_eq!(result["handoff"]["context"], "c");
     }
 }
