@@ -21,6 +21,7 @@ mod chain;
 mod check;
 mod complete;
 mod compose;
+mod diff;
 mod explain;
 mod export;
 mod init;
@@ -44,6 +45,7 @@ mod validate;
 mod wait;
 mod wake;
 mod workspace;
+mod worktrees;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -151,9 +153,9 @@ enum Command {
     /// Run a command in a git worktree of its own, and commit its changes
     Workspace(workspace::Options),
     /// List or remove the git worktrees of this root
-    Worktrees(workspace::TreesOptions),
+    Worktrees(worktrees::TreesOptions),
     /// Show what a handoff changed in its worktree
-    Diff(workspace::DiffOptions),
+    Diff(diff::Options),
     /// Check the configuration and the root
     Check(check::Options),
     /// Print a published format as a JSON Schema
@@ -291,8 +293,8 @@ pub fn main() -> ExitCode {
         Some(Command::Metrics(options)) => metrics::metrics(&cli.global, options),
         Some(Command::Agent(options)) => agent::agent(options),
         Some(Command::Workspace(options)) => workspace::workspace(&cli.global, options),
-        Some(Command::Worktrees(options)) => workspace::worktrees(&cli.global, options),
-        Some(Command::Diff(options)) => workspace::diff(&cli.global, options),
+        Some(Command::Worktrees(options)) => worktrees::worktrees(&cli.global, options),
+        Some(Command::Diff(options)) => diff::diff(&cli.global, options),
         Some(Command::Check(options)) => check::check(&cli.global, options),
         Some(Command::Schema(options)) => schema::schema(&cli.global, options),
         Some(Command::Service(options)) => service::service(&cli.global, options),

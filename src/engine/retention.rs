@@ -8,14 +8,18 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use handoffd_agents::workspace::list::prune;
+
 use crate::clock::Wall;
 use crate::config::Retention;
 use crate::engine::event::Event;
 use crate::engine::world::World;
 use crate::engine::{Alarm, Engine, attempt};
 use crate::retention::leave;
+use crate::retention::sessions::sweep;
 use crate::retention::spared::Spared;
 use crate::retention::sweep::{Kind, Old, Sweep};
+use crate::retention::trees::{Trees, told, touched};
 use crate::spool::change::Change;
 use crate::spool::layout::Layout;
 use crate::store::archive::Archive;
@@ -44,6 +48,7 @@ fn age(retention: &Retention, kind: Kind) -> Option<Duration> {
 /// How far apart passes are at least; `None` if there are none.
 fn every(retention: &Retention) -> Option<Duration> {
     let ages = Kind::ALL.iter().filter_map(|kind| age(retention, *kind));
+    let ages = ages.chain(retention.worktrees).chain(retention.sessions);
     ages.min().map(|age| (age / 10).clamp(SHORTEST, SELDOM))
 }
 
@@ -118,12 +123,10 @@ fn pass(world: &World) -> Option<Duration> {
         let Some(age) = age(&retention, kind) else {
             continue;
         };
-        let now = world.now().wall;
-        let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let sweep = Sweep {
             layout: &world.layout,
             kind,
-            before: Wall(now.0.saturating_sub(age_ms)),
+            before: before(world, age),
             pause: &|| std::thread::sleep(PAUSE),
         };
         let mut deleted = 0;
@@ -135,19 +138,89 @@ fn pass(world: &World) -> Option<Duration> {
             tracing::info!("retention: deleted {deleted} files ({})", kind.word());
         }
         match swept {
-            Ok(oldest) => {
-                let oldest = oldest.unwrap_or(world.now().wall).0;
-                let due = oldest.saturating_add(age_ms) - world.now().wall.0;
-                let due = Duration::from_millis(u64::try_from(due).unwrap_or(0));
-                next = next.min(due);
-            }
+            Ok(oldest) => next = next.min(until_old(world, oldest, age)),
             Err(error) => {
                 tracing::warn!("retention of {}: {error}", kind.word());
                 next = every;
             }
         }
     }
+    for (what, age, pass) in [
+        ("worktrees", retention.worktrees, trees as Pass),
+        ("sessions", retention.sessions, sessions),
+    ] {
+        let Some(age) = age else { continue };
+        match pass(world, before(world, age)) {
+            Ok(oldest) => next = next.min(until_old(world, oldest, age)),
+            Err(error) => {
+                tracing::warn!("retention of {what}: {error}");
+                next = every;
+            }
+        }
+    }
     Some(next.clamp(every, LONGEST))
+}
+
+/// A pass over something else than records and logs; when the oldest one changed that is not old yet.
+type Pass = fn(&World, Wall) -> std::io::Result<Option<Wall>>;
+
+/// What changed before this instant is older than `age`.
+fn before(world: &World, age: Duration) -> Wall {
+    let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    Wall(world.now().wall.0.saturating_sub(age_ms))
+}
+
+/// How long until the next one is old.
+fn until_old(world: &World, oldest: Option<Wall>, age: Duration) -> Duration {
+    let now = world.now().wall;
+    let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    let due = oldest.unwrap_or(now).0.saturating_add(age_ms) - now.0;
+    Duration::from_millis(u64::try_from(due).unwrap_or(0))
+}
+
+/// Removes worktrees of chains that have ended. Uncommitted work is committed first, and a branch with
+/// commits of its own stays.
+fn trees(world: &World, before: Wall) -> std::io::Result<Option<Wall>> {
+    let all = Trees::of(&world.layout)?;
+    let mut oldest = None;
+    for tree in all.ended() {
+        let touched = touched(tree, world.now().wall);
+        if touched >= before {
+            oldest = oldest.min(Some(touched)).or(Some(touched));
+            continue;
+        }
+        let line = audit::Event::new(world.now().wall, "pruned").with("kind", "worktrees");
+        note(world, vec![line.with("line", tree.line.as_str())])?;
+        match prune(&world.layout.worktrees(), tree, false) {
+            Ok(pruned) => tracing::info!("retention: {}", told(tree, &pruned)),
+            Err(error) => tracing::warn!("retention of the worktree {}: {error}", tree.line),
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(oldest)
+}
+
+/// Deletes what adapters kept of sessions.
+fn sessions(world: &World, before: Wall) -> std::io::Result<Option<Wall>> {
+    let pause = || std::thread::sleep(PAUSE);
+    let found = sweep(&world.layout, before, true, &pause)?;
+    if found.count > 0 {
+        let line = audit::Event::new(world.now().wall, "pruned").with("kind", "sessions");
+        note(world, vec![line.with("files", found.count)])?;
+        sweep(&world.layout, before, false, &pause)?;
+        tracing::info!("retention: deleted {} files (sessions)", found.count);
+    }
+    Ok(found.oldest)
+}
+
+/// Puts lines into the audit log, and waits until they are on disk.
+fn note(world: &World, lines: Vec<audit::Event>) -> std::io::Result<()> {
+    let (tell, told) = channel();
+    world.committer.submit(Change::Note, lines, move |_| {
+        let _ = tell.send(());
+    });
+    told.recv_timeout(PATIENCE)
+        .map_err(|_| std::io::Error::other("can't write the audit log"))
 }
 
 /// Says so in the audit log, and then deletes.
@@ -164,12 +237,7 @@ fn remove(world: &World, kind: Kind, old: &[Old]) -> std::io::Result<usize> {
         let line = audit::Event::new(now, "pruned").with("kind", "logs");
         lines.push(line.with("files", old.len()));
     }
-    let (tell, told) = channel();
-    world.committer.submit(Change::Note, lines, move |_| {
-        let _ = tell.send(());
-    });
-    told.recv_timeout(PATIENCE)
-        .map_err(|_| std::io::Error::other("can't write the audit log"))?;
+    note(world, lines)?;
     let mut count = 0;
     for old in old {
         count += old.remove(&world.layout)?;

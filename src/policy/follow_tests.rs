@@ -227,3 +227,44 @@ fn circles_and_long_chains_are_refused_by_name() {
     .unwrap();
     assert!(spawn.refused.unwrap().contains("chain x goes in a circle"));
 }
+
+#[test]
+fn helpers_get_worktrees_of_their_own_where_there_are_worktrees() {
+    let text = "[specialists.\"@coder\"]\ncommand = [\"c\"]\nworkspace = \"worktree\"\nrepository = \".\"\n";
+    let with_trees = Config::parse(text, std::path::Path::new("t.toml")).unwrap();
+    let asked = |id: &str| Asked {
+        agent: AgentName::parse("@coder").unwrap(),
+        phase: None,
+        handed: Handed::default(),
+        said: json!({ "for": id }),
+        context: Map::new(),
+        workflow_state: None,
+        by_result: true,
+    };
+    let parent = record(&json!({"target": {"agent_id": "@lead"}}));
+    let spawned = |record: &Record, id: &str, config: &Config| {
+        let mut spawns = delegates(record, id, vec![asked(id)], config, Wall(1)).unwrap();
+        spawns.remove(0)
+    };
+    let none = spawned(&parent, "x", &config());
+    assert_eq!(none.request["handoffd"].get("worktree"), None);
+    let helper = spawned(&parent, "x", &with_trees);
+    let own = json!({"line": helper.id, "from": "x"});
+    assert_eq!(helper.request["handoffd"]["worktree"], own);
+    // What follows a helper goes on in its tree; a helper of a helper begins from there.
+    let record = Record::admit(helper.request.clone(), &helper.id, None);
+    let result =
+        map(&json!({"status": "complete", "handoff": {"next_agent": "coder", "context": "c"}}));
+    let next = after_success(
+        &record,
+        &helper.id,
+        &result,
+        Author::Specialist,
+        &with_trees,
+        Wall(2),
+    );
+    let next = next.spawn.unwrap();
+    assert_eq!(next.request["handoffd"]["worktree"], own);
+    let deeper = spawned(&record, &helper.id, &with_trees);
+    assert_eq!(deeper.request["handoffd"]["worktree"]["from"], helper.id);
+}

@@ -65,6 +65,11 @@ pub fn rename(parent: &mut Record, old: &str, new: &str) {
         new.clone_into(&mut spawn.id);
         let request = &mut spawn.request;
         request.insert("handoff_id".to_owned(), new.into());
+        let own = request.get_mut("handoffd");
+        let line = own.and_then(|own| own.get_mut("worktree")?.get_mut("line"));
+        if let Some(line) = line.filter(|line| **line == old) {
+            *line = new.into();
+        }
     }
     let waiting = parent.doc.get_mut("waiting");
     let ids = waiting.and_then(|waiting| waiting.get_mut("ids")?.as_array_mut());

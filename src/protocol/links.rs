@@ -5,7 +5,7 @@
 //! says of itself.
 
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::block::{put, take, take_list, take_map};
@@ -48,6 +48,17 @@ pub struct Links {
     pub returned: Option<String>,
     /// Proof that the daemon made it for `parent`.
     pub mark: Option<String>,
+    /// Which worktree it works in, where that is not the chain's own.
+    pub worktree: Option<Worktree>,
+}
+
+/// The worktree of a handoff that runs beside others, and of those that follow it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worktree {
+    /// The id that names its branch.
+    pub line: String,
+    /// The line at whose tip it begins.
+    pub from: String,
 }
 
 /// One handoff that is to be set in motion.
@@ -122,6 +133,7 @@ impl Links {
             gathered: take_map(map, "gathered")?,
             returned: take(map, "returned")?,
             mark: take(map, "mark")?,
+            worktree: take(map, "worktree")?,
         })
     }
 
@@ -140,7 +152,8 @@ impl Links {
         put(map, "carried", &self.carried)?;
         put(map, "gathered", &self.gathered)?;
         put(map, "returned", &self.returned)?;
-        put(map, "mark", &self.mark)
+        put(map, "mark", &self.mark)?;
+        put(map, "worktree", &self.worktree)
     }
 
     /// Names become parts of file names: what can't be an id is not believed.
@@ -149,6 +162,8 @@ impl Links {
         self.chain = self.chain.take().filter(is_id);
         self.parent = self.parent.take().filter(is_id);
         self.children.retain(is_id);
+        let are_ids = |tree: &Worktree| is_id(&tree.line) && is_id(&tree.from);
+        self.worktree = self.worktree.take().filter(are_ids);
     }
 
     /// It is the first of a chain of its own.
@@ -159,6 +174,7 @@ impl Links {
         self.made = 0;
         self.parent = None;
         self.mark = None;
+        self.worktree = None;
         self.trail.clear();
         self.written.clear();
         self.carried.clear();
@@ -167,5 +183,11 @@ impl Links {
     /// The chain's name: its first handoff's id.
     pub fn chain_of<'a>(&'a self, id: &'a str) -> &'a str {
         self.chain.as_deref().unwrap_or(id)
+    }
+
+    /// The line of handoffs that share a worktree with this one: the chain's, or that of a helper.
+    pub fn line_of<'a>(&'a self, id: &'a str) -> &'a str {
+        let own = self.worktree.as_ref().map(|tree| tree.line.as_str());
+        own.unwrap_or_else(|| self.chain_of(id))
     }
 }

@@ -253,6 +253,14 @@ pub const META: &[Field] = &[
         Shape::Text,
         "Proof that the daemon created it for its parent",
     ),
+    field(
+        "worktree",
+        Shape::Object(&[
+            always("line", Shape::Id, "The id that names the branch"),
+            always("from", Shape::Id, "The line at whose tip the branch begins"),
+        ]),
+        "The git worktree of a handoff that runs beside others",
+    ),
     field("children", OF_IDS, "The children of the handoff"),
     field("returns", OBJECTS, "The returns of the children"),
     field(

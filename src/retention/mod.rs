@@ -6,5 +6,7 @@
 
 pub mod leave;
 pub mod pack;
+pub mod sessions;
 pub mod spared;
 pub mod sweep;
+pub mod trees;

@@ -174,6 +174,16 @@ impl Layout {
         self.0.root.join("context")
     }
 
+    /// The git worktrees that specialists work in.
+    pub fn worktrees(&self) -> PathBuf {
+        self.0.root.join("worktrees")
+    }
+
+    /// What adapters of coding agents keep of their sessions.
+    pub fn sessions(&self) -> PathBuf {
+        self.context().join("sessions")
+    }
+
     /// Where ended handoffs are packed.
     pub fn archive(&self) -> PathBuf {
         self.0.root.join("archive")

@@ -87,6 +87,20 @@ impl Shop {
         command
     }
 
+    /// Puts the record of an ended handoff into its folder.
+    pub fn ended(&self, id: &str, output: &Value) {
+        let folder = self.root.join("handoffs/completed");
+        fs::create_dir_all(&folder).unwrap();
+        let ended = json!({"handoff_id": id, "status": "completed", "output": output, "handoffd": {
+            "format": 1, "revision": 2, "attempts": [], "to": "completed"}});
+        fs::write(folder.join(format!("{id}.json")), ended.to_string()).unwrap();
+    }
+
+    /// Runs `handoffd` with these words.
+    pub fn cli(&self, args: &[&str]) -> Output {
+        self.handoffd().args(args).output().unwrap()
+    }
+
     /// Runs a script in the tree of a record and returns the result.
     pub fn run(&self, record: &Value, flags: &[&str], script: &str) -> Value {
         let output = feed(&mut self.workspace(flags, script), record);

@@ -51,7 +51,7 @@ fn a_repository_that_cannot_be_used_is_a_clear_error_before_the_command_starts()
     );
     let lock = shop.repository.join(".git/index.lock");
     fs::write(&lock, "").unwrap();
-    fails(&run(&[]), "is locked", true);
+    fails(&run(&[]), "is locked", false);
     fs::remove_file(&lock).unwrap();
     fs::write(
         shop.repository.join(".git/MERGE_HEAD"),
@@ -193,7 +193,12 @@ fn fifty_worktrees() {
 }
 
 /// A `git` that kills the program under test at its n-th call, before it or after it.
-fn killer(folder: &Path, real: &str) {
+pub fn killer(folder: &Path) {
+    let real = Command::new("sh")
+        .args(["-c", "command -v git"])
+        .output()
+        .unwrap();
+    let real = String::from_utf8(real.stdout).unwrap().trim().to_owned();
     let script = format!(
         "#!/bin/sh\n\
          n=$(( $(cat {folder}/count 2>/dev/null || echo 0) + 1 ))\n\
@@ -211,11 +216,6 @@ fn killer(folder: &Path, real: &str) {
 
 #[test]
 fn a_kill_at_any_call_of_git_loses_no_work_and_leaves_no_half_made_tree() {
-    let real = Command::new("sh")
-        .args(["-c", "command -v git"])
-        .output()
-        .unwrap();
-    let real = String::from_utf8(real.stdout).unwrap().trim().to_owned();
     let path = std::env::var("PATH").unwrap();
     let script = "echo made >> made; echo '{\"status\":\"complete\"}'";
     for when in ["before", "after"] {
@@ -225,7 +225,7 @@ fn a_kill_at_any_call_of_git_loses_no_work_and_leaves_no_half_made_tree() {
             let shop = Shop::new();
             shop.write(".env", "KEY\n");
             let tools = tempfile::tempdir().unwrap();
-            killer(tools.path(), &real);
+            killer(tools.path());
             let flags = ["--copy", ".env", "--setup", "[\"touch\",\"prepared\"]"];
             let output = feed(
                 shop.workspace(&flags, script)

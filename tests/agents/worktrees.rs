@@ -196,11 +196,7 @@ fn trees_of_ended_chains_are_pruned_and_own_commits_keep_their_branch() {
             &["--copy", "README"],
             "echo > $HANDOFF_ID.txt",
         );
-        let ended = json!({"handoff_id": id, "status": "completed", "handoffd": {
-            "format": 1, "revision": 2, "attempts": [], "to": "completed"}});
-        let folder = shop.root.join("handoffs/completed");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(format!("{id}.json")), ended.to_string()).unwrap();
+        shop.ended(id, &Value::Null);
     }
     shop.git(&["merge", "-q", "handoffd/merged"]);
     fs::write(shop.tree("left").join("late"), "uncommitted").unwrap();
@@ -243,11 +239,7 @@ fn trees_of_ended_chains_are_pruned_and_own_commits_keep_their_branch() {
 fn the_diff_of_a_handoff_is_what_it_changed() {
     let shop = Shop::new();
     let said = shop.run(&record("x", "x"), &[], "echo more >> README");
-    let ended = json!({"handoff_id": "x", "status": "completed", "output": said["output"],
-        "handoffd": {"format": 1, "revision": 2, "attempts": [], "to": "completed"}});
-    let folder = shop.root.join("handoffs/completed");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("x.json"), ended.to_string()).unwrap();
+    shop.ended("x", &said["output"]);
     let output = shop.handoffd().args(["diff", "x"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("\n+more\n"), "{text}");

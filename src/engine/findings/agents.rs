@@ -82,7 +82,9 @@ fn repository(root: &Path, name: &str, workspace: &Workspace) -> Option<Finding>
         what: format!("the repository of {name}: {what}"),
         do_this: do_this.to_owned(),
     };
-    let repository = match Repository::open(&path) {
+    let found = Repository::find(&path);
+    let at_rest = found.and_then(|repository| repository.at_rest().map(|()| repository));
+    let repository = match at_rest {
         Ok(repository) => repository,
         Err(error) => {
             let advice = "correct it, or `repository` in handoffd.toml";

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::protocol::agent::AgentName;
 use crate::protocol::attempt::{Attempt, AttemptOutcome};
 use crate::protocol::digest::{Key, sha256};
-use crate::protocol::links::Spawn;
+use crate::protocol::links::{Spawn, Worktree};
 use crate::protocol::record::Record;
 use crate::protocol::view::View;
 
@@ -28,12 +28,23 @@ pub fn delegates(
         .into_iter()
         .enumerate()
         .map(|(index, asked)| spawn(record, id, asked, author, index, config, now))
+        .map(|spawn| beside(spawn, record, id, config))
         .collect();
     if spawns.iter().all(|spawn| spawn.refused.is_none()) {
         return Ok(spawns);
     }
     let refused = |spawn: &Spawn| spawn.refused.is_some();
     Err(spawns.into_iter().filter(refused).collect())
+}
+
+/// Gives a handoff that runs beside others a worktree of its own, which begins at its parent's tip.
+fn beside(mut spawn: Spawn, record: &Record, id: &str, config: &Config) -> Spawn {
+    let has_worktrees = config.specialists.values().any(|it| it.workspace.is_some());
+    if has_worktrees && let Some(own) = spawn.request.get_mut("handoffd") {
+        let from = record.meta.links.line_of(id);
+        own["worktree"] = json!({ "line": spawn.id, "from": from });
+    }
+    spawn
 }
 
 /// Why helpers may not be, in the words of the first.
@@ -118,6 +129,7 @@ pub(super) struct Link {
     asked: u32,
     made: u32,
     trail: Vec<String>,
+    worktree: Option<Worktree>,
     /// Why it may not be.
     pub refused: Option<String>,
 }
@@ -150,6 +162,7 @@ impl Link {
             },
             made: made_with_this(record, index),
             trail,
+            worktree: links.worktree.clone(),
             refused,
         }
     }
@@ -177,6 +190,9 @@ impl Link {
             "chain": self.chain, "hop": self.hop,
             "asked": self.asked, "made": self.made, "parent": id, "trail": self.trail,
         });
+        if let Some(tree) = &self.worktree {
+            block["worktree"] = json!(tree);
+        }
         for (key, value) in [("written", written), ("carried", carried)] {
             if !value.is_empty() {
                 block[key] = Value::Object(value);

@@ -1,10 +1,10 @@
 //! Committing what is left uncommitted, and what a handoff changed since it began.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::git::{Repository, WorkspaceError, ask, call};
-use super::tree::Tree;
+use super::git::{Repository, WorkspaceError, ask, attempt, call};
+use super::tree::{Tree, write_whole};
 
 /// Where the first commits of handoffs are noted, in the folder that git keeps for the tree.
 const NOTES: &str = "handoffd-begun";
@@ -24,18 +24,39 @@ pub struct Standing {
 }
 
 impl Tree {
-    /// Commits everything that git does not ignore, on our branch. `false` if there was nothing.
-    pub fn commit_all(&self, message: &str) -> Result<bool, WorkspaceError> {
+    /// Commits everything that git does not ignore, on our branch. What can't be committed goes to
+    /// `warnings`. `false` if there was nothing.
+    pub fn commit_all(
+        &self,
+        repository: &Repository,
+        message: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, WorkspaceError> {
+        self.intact(repository)?;
         let mut add = vec![
             "add".to_owned(),
             "--all".to_owned(),
+            // One file that can't be read keeps no other out.
+            "--ignore-errors".to_owned(),
             "--".to_owned(),
             ".".to_owned(),
         ];
         for file in &self.copied {
             add.push(format!(":(exclude,top,literal){file}"));
         }
-        call(&self.path, &add)?;
+        if let Some(said) = attempt(&self.path, &add)? {
+            let errors: Vec<&str> = said
+                .lines()
+                .filter_map(|line| line.strip_prefix("error: "))
+                .collect();
+            if errors.is_empty() {
+                return Err(WorkspaceError::passing(format!(
+                    "can't commit the work in {}: {said}",
+                    self.path.display()
+                )));
+            }
+            warnings.push(format!("not committed: {}", errors.join("; ")));
+        }
         let clean = ask(&self.path, &["diff", "--cached", "--quiet"]).is_some();
         if clean && !self.is_merging() {
             return Ok(false);
@@ -72,6 +93,7 @@ impl Tree {
         &self,
         repository: &Repository,
     ) -> Result<Option<String>, WorkspaceError> {
+        self.intact(repository)?;
         let on = ask(&self.path, &["symbolic-ref", "--quiet", "--short", "HEAD"]);
         if on.as_deref() == Some(&self.branch) {
             return Ok(None);
@@ -98,26 +120,48 @@ impl Tree {
         )))
     }
 
+    /// Gives commits that no branch has a branch of their own, before the tree goes that keeps them.
+    pub fn keep_detached(&self, repository: &Repository) -> Result<Option<String>, WorkspaceError> {
+        let head = call(&self.path, &["rev-parse", "HEAD"])?;
+        let left = ask(
+            &self.path,
+            &[
+                "rev-list",
+                "--count",
+                "--max-count=1",
+                &head,
+                "--not",
+                "--branches",
+                "--tags",
+                "--remotes",
+            ],
+        );
+        if left.as_deref() == Some("0") {
+            return Ok(None);
+        }
+        let name = format!("{}%{}", self.branch, &head[..12]);
+        let _hold = repository.hold()?;
+        call(
+            &repository.top,
+            &["branch", "--force", "--no-track", &name, &head],
+        )?;
+        Ok(Some(name))
+    }
+
     fn note(&self, id: &str) -> PathBuf {
         self.git.join(NOTES).join(super::names::encode(id))
     }
 
     /// Notes the commit at which a handoff begins, once; a later attempt finds the first one's.
-    pub fn begin(&self, id: &str) -> Result<String, WorkspaceError> {
-        let head = call(&self.path, &["rev-parse", "HEAD"])?;
-        let note = self.note(id);
-        if let Ok(known) = fs::read_to_string(&note)
-            && ask(
-                &self.path,
-                &["rev-parse", "--verify", "--quiet", known.trim()],
-            )
-            .is_some()
-        {
-            return Ok(known.trim().to_owned());
+    pub fn begin(&self, repository: &Repository, id: &str) -> Result<String, WorkspaceError> {
+        if let Some(known) = begun(&self.git, &self.path, id) {
+            return Ok(known);
         }
-        let written =
-            fs::create_dir_all(self.git.join(NOTES)).and_then(|()| fs::write(&note, &head));
-        written.map_err(|error| WorkspaceError::passing(format!("{}: {error}", note.display())))?;
+        let head = call(&self.path, &["rev-parse", "HEAD"])?;
+        let notes = self.git.join(NOTES);
+        fs::create_dir_all(&notes)
+            .map_err(|error| WorkspaceError::passing(format!("{}: {error}", notes.display())))?;
+        write_whole(repository, &self.note(id), &head)?;
         Ok(head)
     }
 
@@ -132,4 +176,13 @@ impl Tree {
                 .to_owned(),
         })
     }
+}
+
+/// The commit at which a handoff began in a tree, as far as it is noted.
+pub fn begun(git: &Path, tree: &Path, id: &str) -> Option<String> {
+    let note = git.join(NOTES).join(super::names::encode(id));
+    let known = fs::read_to_string(note).ok()?.trim().to_owned();
+    let is_commit = format!("{known}^{{commit}}");
+    ask(tree, &["rev-parse", "--verify", "--quiet", &is_commit])?;
+    Some(known)
 }

@@ -62,6 +62,21 @@ const RACED: [&str; 4] = [
 const TRIES: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
+/// How often a lock of somebody's git command is looked at before it counts as left behind.
+const LOOKS_AT_LOCK: u32 = 50;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// Variables by which another git points to its own repository. The process that started us may itself
+/// work in one.
+const FOREIGN: [&str; 6] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_NAMESPACE",
+];
+
 fn command(folder: &Path) -> Command {
     let mut command = Command::new("git");
     command
@@ -71,11 +86,12 @@ fn command(folder: &Path) -> Command {
         .env("GIT_TERMINAL_PROMPT", "0")
         .env("GIT_EDITOR", "true")
         .env("LC_ALL", "C")
-        // Who started us may itself work in a repository.
-        .env_remove("GIT_DIR")
-        .env_remove("GIT_WORK_TREE")
-        .env_remove("GIT_INDEX_FILE")
+        // Looking at a tree changes nothing in it.
+        .env("GIT_OPTIONAL_LOCKS", "0")
         .stdin(Stdio::null());
+    for name in FOREIGN {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -91,6 +107,15 @@ pub fn ask(folder: &Path, args: &[&str]) -> Option<String> {
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Some(text.trim_end_matches('\n').to_owned())
+}
+
+/// A call that may do a part of its work: what it complained about.
+pub fn attempt(folder: &Path, args: &[String]) -> Result<Option<String>, WorkspaceError> {
+    let output = command(folder).args(args).output().map_err(|error| {
+        WorkspaceError::passing(format!("can't run git in {}: {error}", folder.display()))
+    })?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok((!output.status.success()).then_some(said))
 }
 
 /// A call that has to succeed.
@@ -135,8 +160,24 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Opens a repository and makes sure that work can begin from it.
+    /// Opens a repository and makes sure that work can begin from it. Waits a moment for a git command
+    /// that somebody runs there.
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
+        let repository = Self::find(path)?;
+        let mut looks = 0;
+        while let Err(error) = repository.at_rest() {
+            looks += 1;
+            if !error.passing || looks == LOOKS_AT_LOCK {
+                // Nothing was tried, so trying again by itself would only use up the budget.
+                return Err(WorkspaceError::lasting(error.message));
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        Ok(repository)
+    }
+
+    /// Finds a repository, whatever goes on in it.
+    pub fn find(path: &Path) -> Result<Self, WorkspaceError> {
         let shown = path.display();
         if ask(Path::new("/"), &["--version"]).is_none() {
             return Err(WorkspaceError::lasting(
@@ -174,16 +215,15 @@ impl Repository {
             path,
             &["rev-parse", "--path-format=absolute", "--show-toplevel"],
         )?;
-        let repository = Self {
+        Ok(Self {
             top: PathBuf::from(top),
             common: PathBuf::from(common),
-        };
-        repository.check_is_at_rest()?;
-        Ok(repository)
+        })
     }
 
-    /// In the middle of a merge, or while somebody else works on its index, nothing is begun.
-    fn check_is_at_rest(&self) -> Result<(), WorkspaceError> {
+    /// In the middle of a merge, or while another git command holds a lock, nothing is begun. A lock may
+    /// be gone in a moment.
+    pub fn at_rest(&self) -> Result<(), WorkspaceError> {
         let shown = self.top.display();
         let own = ask(
             &self.top,
@@ -220,13 +260,44 @@ impl Repository {
                 )));
             }
         }
-        if own.join("index.lock").exists() {
-            return Err(WorkspaceError::passing(format!(
-                "the repository {shown} is locked: {} exists; if no git command runs there, delete that file",
-                own.join("index.lock").display()
-            )));
+        let locks = [
+            own.join("index.lock"),
+            own.join("HEAD.lock"),
+            self.common.join("config.lock"),
+            self.common.join("packed-refs.lock"),
+        ];
+        match locks.iter().find(|lock| lock.exists()) {
+            Some(lock) => Err(WorkspaceError::passing(format!(
+                "the repository {shown} is locked: {} exists; if no git command runs there, delete \
+                 that file, then retry",
+                lock.display()
+            ))),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Where a branch is checked out: the work tree, and whether its folder is there.
+    pub fn checked_out(&self, branch: &str) -> Option<(PathBuf, bool)> {
+        let listed = ask(&self.top, &["worktree", "list", "--porcelain"])?;
+        let wanted = format!("branch refs/heads/{branch}");
+        let entry = listed
+            .split("\n\n")
+            .find(|entry| entry.lines().any(|line| line == wanted))?;
+        let path = PathBuf::from(entry.lines().next()?.strip_prefix("worktree ")?);
+        let is_there = path.exists();
+        Some((path, is_there))
+    }
+
+    /// Puts on disk what git commands wrote here, the agent's own among them: git itself leaves that to
+    /// the system.
+    pub fn sync(&self) -> Result<(), WorkspaceError> {
+        let synced = std::fs::File::open(&self.common).and_then(|folder| sync(&folder));
+        synced.map_err(|error| {
+            WorkspaceError::passing(format!(
+                "{} can't be synced: {error}",
+                self.common.display()
+            ))
+        })
     }
 
     /// The commit that a name stands for.
@@ -234,4 +305,16 @@ impl Repository {
         let name = format!("{name}^{{commit}}");
         ask(&self.top, &["rev-parse", "--verify", "--quiet", &name])
     }
+}
+
+#[cfg(target_os = "linux")]
+fn sync(folder: &std::fs::File) -> std::io::Result<()> {
+    Ok(rustix::fs::syncfs(folder)?)
+}
+
+/// Elsewhere there is no call for one file system.
+#[cfg(not(target_os = "linux"))]
+fn sync(_: &std::fs::File) -> std::io::Result<()> {
+    rustix::fs::sync();
+    Ok(())
 }

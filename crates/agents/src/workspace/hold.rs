@@ -50,10 +50,11 @@ impl Repository {
         let Ok(entries) = fs::read_dir(self.common.join("worktrees")) else {
             return Ok(());
         };
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         for entry in entries.flatten() {
             let entry = entry.path();
             let read = |name: &str| fs::read_to_string(entry.join(name)).unwrap_or_default();
-            let ours = Path::new(read("gitdir").trim()).starts_with(folder);
+            let ours = Path::new(read("gitdir").trim()).starts_with(&folder);
             let whole = ["commondir", "HEAD"]
                 .iter()
                 .all(|name| !read(name).trim().is_empty());

@@ -2,9 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use super::commit::begun;
 use super::git::{Repository, WorkspaceError, ask, call};
-use super::names::{branch, decode};
+use super::loose::loose;
+use super::names::{branch, decode, encode};
+use super::state::{TreeState, entry_of, look};
 use super::tree::{discard, existing};
 
 /// A worktree in the folder of a root.
@@ -18,6 +22,8 @@ pub struct Found {
     pub commit: Option<String>,
     /// Files that are not committed.
     pub uncommitted: usize,
+    /// When something last happened in it.
+    pub touched: Option<SystemTime>,
 }
 
 /// What became of a worktree that was to be removed.
@@ -25,8 +31,8 @@ pub struct Found {
 pub enum Pruned {
     /// The branch has no commit that another one lacks, so it is gone too.
     WithBranch,
-    /// The branch has commits of its own and stays.
-    KeptBranch,
+    /// These branches have commits of their own and stay.
+    KeptBranches(Vec<String>),
 }
 
 /// All worktrees in a folder, by line.
@@ -38,14 +44,14 @@ pub fn all(folder: &Path) -> Vec<Found> {
         .filter_map(|entry| {
             let line = decode(entry.file_name().to_str()?)?;
             let is_tree = entry.path().join(".git").symlink_metadata().is_ok();
-            is_tree.then(|| look(line, entry.path()))
+            is_tree.then(|| inspect(line, entry.path()))
         })
         .collect();
     found.sort_by(|one, other| one.line.cmp(&other.line));
     found
 }
 
-fn look(line: String, path: PathBuf) -> Found {
+fn inspect(line: String, path: PathBuf) -> Found {
     let common = ask(
         &path,
         &["rev-parse", "--path-format=absolute", "--git-common-dir"],
@@ -68,35 +74,100 @@ fn look(line: String, path: PathBuf) -> Found {
             status.split('\0').filter(|entry| !entry.is_empty()).count()
         }),
         repository: listed,
+        // Every attempt and every commit in the tree writes there.
+        touched: ask(&path, &["rev-parse", "--path-format=absolute", "--git-dir"])
+            .and_then(|git| newest(Path::new(&git))),
         line,
         path,
+    }
+}
+
+/// When a file of git's entry for a tree last changed.
+fn newest(git: &Path) -> Option<SystemTime> {
+    let names = ["index", "HEAD", "logs/HEAD", "handoffd-begun"];
+    let times = names
+        .iter()
+        .filter_map(|name| fs::metadata(git.join(name)).ok()?.modified().ok());
+    times.max()
+}
+
+/// What is known of a tree after its uncommitted work was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    AtRest,
+    /// A kill left it half-made. The next attempt makes it anew, or a prune removes it.
+    HalfMade,
+    /// Why it was left alone: an attempt works in it, or its repository can't be used.
+    LeftAlone(String),
+}
+
+/// Commits what an interrupted attempt left uncommitted in a tree.
+pub fn settle(folder: &Path, found: &Found, warnings: &mut Vec<String>) -> Settled {
+    let settled = repository_of(found).and_then(|repository| {
+        let Some(tree) = existing(&repository, folder, &found.line)? else {
+            return Ok(Settled::HalfMade);
+        };
+        warnings.extend(tree.back_on_branch(&repository)?);
+        tree.commit_all(
+            &repository,
+            &format!("{}: interrupted work", found.line),
+            warnings,
+        )?;
+        repository.sync()?;
+        Ok(Settled::AtRest)
+    });
+    settled.unwrap_or_else(|error| Settled::LeftAlone(error.message))
+}
+
+fn repository_of(found: &Found) -> Result<Repository, WorkspaceError> {
+    match &found.repository {
+        Some(top) => Repository::find(top),
+        None => Err(WorkspaceError::lasting(format!(
+            "the repository of {} no longer exists; delete the folder by hand",
+            found.path.display()
+        ))),
     }
 }
 
 /// Removes a worktree. What is uncommitted is committed first; a branch with commits that no other
 /// branch has stays, unless `force` says otherwise.
 pub fn prune(folder: &Path, found: &Found, force: bool) -> Result<Pruned, WorkspaceError> {
-    let Some(top) = &found.repository else {
-        return Err(WorkspaceError::lasting(format!(
-            "the repository of {} no longer exists; delete the folder by hand",
-            found.path.display()
-        )));
-    };
-    let repository = Repository::open(top)?;
+    let repository = repository_of(found)?;
+    let mut kept = Vec::new();
     if let Some(tree) = existing(&repository, folder, &found.line)? {
         drop(tree.back_on_branch(&repository)?);
-        tree.commit_all(&format!("{}: work in progress", found.line))?;
+        let mut uncommitted = Vec::new();
+        let message = format!("{}: work in progress", found.line);
+        tree.commit_all(&repository, &message, &mut uncommitted)?;
+        uncommitted.extend(loose(&tree.path).into_iter().map(|name| {
+            format!("{name} is a repository with work that is nowhere else; push it from there")
+        }));
+        if let Some(first) = uncommitted.first().filter(|_| !force) {
+            return Err(WorkspaceError::lasting(format!(
+                "kept the worktree: {first}. --force removes it all the same"
+            )));
+        }
+        kept.extend(tree.keep_detached(&repository)?.filter(|_| !force));
         tree.remove(&repository)?;
     } else {
         // Never finished: nobody has worked in it.
         discard(&repository, folder, &found.line)?;
     }
     let _hold = repository.hold()?;
-    if force || !has_own_commits(&repository, &found.branch) {
+    if repository
+        .commit(&format!("refs/heads/{}", found.branch))
+        .is_none()
+    {
+        // Somebody deleted the branch.
+    } else if force || !has_own_commits(&repository, &found.branch) {
         call(&repository.top, &["branch", "--quiet", "-D", &found.branch])?;
+    } else {
+        kept.insert(0, found.branch.clone());
+    }
+    if kept.is_empty() {
         return Ok(Pruned::WithBranch);
     }
-    Ok(Pruned::KeptBranch)
+    Ok(Pruned::KeptBranches(kept))
 }
 
 /// Whether a branch has commits that no other branch has, local or remote, nor a tag.
@@ -120,20 +191,36 @@ fn has_own_commits(repository: &Repository, branch: &str) -> bool {
     count.as_deref() != Some("0")
 }
 
-/// What a handoff changed, as a diff.
+/// What a handoff changed in a tree so far: where it began, and the tree to look at.
+pub fn unfinished_work(
+    folder: &Path,
+    line: &str,
+    repository: &Path,
+    id: &str,
+) -> Option<(String, PathBuf)> {
+    let path = folder.join(encode(line));
+    let repository = Repository::find(repository).ok()?;
+    let entry = entry_of(&repository, &path)?;
+    if !matches!(look(&repository, &path), Ok(TreeState::Finished(_))) {
+        return None;
+    }
+    Some((begun(&entry, &path, id)?, path))
+}
+
+/// What changed between two commits, or since one of them and in the files of the tree.
 pub fn diff(
     repository: &Path,
     base: &str,
-    commit: &str,
+    commit: Option<&str>,
     stat: bool,
 ) -> Result<String, WorkspaceError> {
     let is_hash = |text: &str| text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_hash(base) || !is_hash(commit) {
+    if !is_hash(base) || !commit.is_none_or(is_hash) {
         return Err(WorkspaceError::lasting("the record has no commits"));
     }
     let how = if stat { "--stat" } else { "--patch" };
-    call(
-        repository,
-        &["diff", "--no-color", "--no-ext-diff", how, base, commit],
-    )
+    let mut args = vec!["diff", "--no-color", "--no-ext-diff", how, base];
+    args.extend(commit);
+    args.push("--");
+    call(repository, &args)
 }

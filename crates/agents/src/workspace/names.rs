@@ -8,7 +8,8 @@ pub const PREFIX: &str = "handoffd/";
 /// An id as one part of a branch's name. Two ids never get the same name.
 ///
 /// Ids have letters, digits and `. _ @ - ~`. Git refuses `~`, two dots in a row, a dot at the end and
-/// `.lock` at the end; those are written as `%` and two digits, which no id has.
+/// `.lock` at the end: those are written as `+` and `,`, which no id has, so that a name is no longer than
+/// its id. Anything else is `%` and two digits.
 pub fn encode(id: &str) -> String {
     let mut name = String::with_capacity(id.len());
     let bytes = id.as_bytes();
@@ -19,10 +20,11 @@ pub fn encode(id: &str) -> String {
             b'-' => at == 0,
             byte => !(byte.is_ascii_alphanumeric() || b"_@-".contains(byte)),
         };
-        if refused {
-            _ = write!(name, "%{byte:02X}");
-        } else {
-            name.push(char::from(*byte));
+        match byte {
+            b'~' => name.push('+'),
+            b'.' if refused => name.push(','),
+            _ if refused => _ = write!(name, "%{byte:02X}"),
+            _ => name.push(char::from(*byte)),
         }
     }
     name
@@ -38,7 +40,11 @@ pub fn decode(name: &str) -> Option<String> {
             bytes.push(u8::from_str_radix(digits, 16).ok()?);
             rest = &after[2..];
         } else {
-            bytes.push(*first);
+            bytes.push(match first {
+                b'+' => b'~',
+                b',' => b'.',
+                other => *other,
+            });
             rest = after;
         }
     }
@@ -62,10 +68,11 @@ mod tests {
         for (id, name) in [
             ("login", "login"),
             ("login.1-d05f36f1", "login.1-d05f36f1"),
-            ("x~2", "x%7E2"),
-            ("a..b", "a%2E.b"),
-            ("a.", "a%2E"),
-            ("a.lock", "a%2Elock"),
+            ("x~2", "x+2"),
+            ("a..b", "a,.b"),
+            ("a.", "a,"),
+            (".a", ",a"),
+            ("a.lock", "a,lock"),
             ("a.lock.b", "a.lock.b"),
             ("-x", "%2Dx"),
             ("@", "@"),

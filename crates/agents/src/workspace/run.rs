@@ -1,21 +1,33 @@
 //! A command in a worktree: made ready before, committed after, whatever came of the command.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 
 use serde_json::{Map, Value, json};
 
-use super::commit::Standing;
 use super::git::{Repository, WorkspaceError};
+use super::handed::hand_out;
+use super::loose::loose;
 use super::tree::{Plan, Tree, ready};
 use crate::changes::Snapshot;
 use crate::process::outlive_signals;
 
 /// The most that is read of what the command prints, to add to its result.
-const MOST_RESULT: u64 = 64 * 1024 * 1024;
+const MOST_RESULT: usize = 64 * 1024 * 1024;
+const PIECE: usize = 64 * 1024;
+
+/// What a queue keeps in its root, which may be inside of the repository.
+const QUEUE: [&str; 6] = [
+    "handoffs",
+    ".handoffd",
+    "audit",
+    "artifacts",
+    "context",
+    "worktrees",
+];
 
 /// How many files a warning names.
 const NAMED: usize = 5;
@@ -35,12 +47,27 @@ pub struct Order {
     pub read_result: fn(&[u8]) -> Printed,
 }
 
-/// What a command printed.
+/// What a command left as its output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Printed {
-    Result(Map<String, Value>),
-    /// Something else, which stays as it is.
-    Other,
+    /// A result, with the text around it and what somebody should know of that.
+    Result {
+        result: Map<String, Value>,
+        text: Option<String>,
+        remark: Option<String>,
+    },
+    /// A text, with what somebody should know of it.
+    Text {
+        text: String,
+        remark: Option<String>,
+    },
+    /// Began like a result and is none.
+    Broken {
+        why: String,
+        text: String,
+    },
+    /// More than is read: it stays as it is, for the queue to refuse.
+    Unusable,
     Nothing,
 }
 
@@ -60,7 +87,7 @@ pub struct Ended {
 }
 
 /// Runs the command. The record comes in `record`; `out` gets the result.
-pub fn run(order: &Order, record: &[u8], out: &mut dyn std::io::Write) -> std::io::Result<Ended> {
+pub fn run(order: &Order, record: &[u8], out: &mut dyn Write) -> std::io::Result<Ended> {
     match in_tree(order, record, out) {
         Ok(ended) => Ok(ended),
         Err(error) if order.plain => {
@@ -83,11 +110,7 @@ pub fn run(order: &Order, record: &[u8], out: &mut dyn std::io::Write) -> std::i
     }
 }
 
-fn in_tree(
-    order: &Order,
-    record: &[u8],
-    out: &mut dyn std::io::Write,
-) -> Result<Ended, WorkspaceError> {
+fn in_tree(order: &Order, record: &[u8], out: &mut dyn Write) -> Result<Ended, WorkspaceError> {
     let handoff = Handoff::of(record)?;
     let repository = Repository::open(&order.repository)?;
     let plan = Plan {
@@ -98,23 +121,42 @@ fn in_tree(
         copy: order.copy.clone(),
         setup: order.setup.clone(),
     };
-    let tree = ready(&repository, &plan)?;
     let mut warnings: Vec<String> = Vec::new();
+    let tree = ready(&repository, &plan, &mut warnings)?;
     warnings.extend(tree.back_on_branch(&repository)?);
-    if tree.commit_all(&format!("{}: interrupted work", handoff.id))? {
+    let interrupted = format!("{}: interrupted work", handoff.id);
+    if tree.commit_all(&repository, &interrupted, &mut warnings)? {
         eprintln!("(committed the work of an interrupted attempt)");
     }
-    let base = tree.begin(&handoff.id)?;
+    let base = tree.begin(&repository, &handoff.id)?;
     let before = Snapshot::take(&repository.top);
     outlive_signals();
-    let (status, printed) = execute(order, record, &tree)?;
+    let (status, printed) = execute(order, record, &tree, out)?;
     if let (Some(before), Some(after)) = (&before, Snapshot::take(&repository.top)) {
-        warnings.extend(outside(before, &after, &repository.top));
+        warnings.extend(outside(before, &after, &repository.top, &order.root));
     }
     warnings.extend(tree.back_on_branch(&repository)?);
     let message = format!("{}: attempt {}", handoff.id, handoff.attempt);
-    tree.commit_all(&message)?;
+    tree.commit_all(&repository, &message, &mut warnings)?;
+    warnings.extend(loose(&tree.path).into_iter().map(|name| {
+        format!(
+            "{name} in the worktree is a repository with work that is nowhere else: push it from there, or it \
+             goes with the worktree"
+        )
+    }));
     let standing = tree.standing(&base)?;
+    repository.sync()?;
+    // Two looks at one thing say it twice.
+    warnings.dedup();
+    for warning in &warnings {
+        eprintln!("(warning: {warning})");
+    }
+    // What verifies says no more than it found.
+    if order.plain {
+        return Ok(Ended {
+            code: exit_code(status),
+        });
+    }
     eprintln!(
         "(on {} at {}:{})",
         standing.branch,
@@ -125,8 +167,15 @@ fn in_tree(
             format!(" {}", standing.diffstat)
         }
     );
-    if !order.plain {
-        hand_out(order, &printed, &standing, warnings, out)?;
+    if let Some(printed) = printed {
+        hand_out(
+            order.read_result,
+            &printed,
+            status.success(),
+            &standing,
+            warnings,
+            out,
+        )?;
     }
     Ok(Ended {
         code: exit_code(status),
@@ -160,12 +209,14 @@ impl Handoff {
     }
 }
 
-/// Runs the command in the tree. What it prints is kept, unless nobody asks for it.
+/// Runs the command in the tree. What it prints is kept to add to it, and none where that is not to be
+/// done: more than fits goes on to `out` as it comes, for the queue to judge.
 fn execute(
     order: &Order,
     record: &[u8],
     tree: &Tree,
-) -> Result<(ExitStatus, Vec<u8>), WorkspaceError> {
+    out: &mut dyn Write,
+) -> Result<(ExitStatus, Option<Vec<u8>>), WorkspaceError> {
     let Some((program, args)) = order.command.split_first() else {
         return Err(WorkspaceError::lasting("the command is missing"));
     };
@@ -189,16 +240,50 @@ fn execute(
             drop(stdin.write_all(&record));
         }
     });
-    let mut printed = Vec::new();
-    if let Some(stdout) = child.stdout.take() {
-        let read = stdout.take(MOST_RESULT).read_to_end(&mut printed);
-        read.map_err(|error| WorkspaceError::passing(format!("its output: {error}")))?;
-    }
+    let printed = match child.stdout.take() {
+        Some(stdout) => keep(stdout, out)
+            .map_err(|error| WorkspaceError::passing(format!("its output: {error}")))?,
+        None => None,
+    };
     let status = child
         .wait()
         .map_err(|error| WorkspaceError::passing(format!("its end: {error}")))?;
     drop(feeder.join());
     Ok((status, printed))
+}
+
+/// Reads what a command prints. Each piece is a sign of life, which the queue would otherwise see itself.
+fn keep(mut stdout: impl Read, out: &mut dyn Write) -> std::io::Result<Option<Vec<u8>>> {
+    let heartbeat = std::env::var_os("HANDOFF_HEARTBEAT").map(PathBuf::from);
+    let mut printed = Vec::new();
+    let mut passes = false;
+    let mut piece = vec![0; PIECE];
+    loop {
+        let length = match stdout.read(&mut piece) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        if length == 0 {
+            return Ok((!passes).then_some(printed));
+        }
+        if let Some(path) = &heartbeat {
+            beat(path);
+        }
+        printed.extend_from_slice(&piece[..length]);
+        passes |= printed.len() > MOST_RESULT;
+        if passes {
+            out.write_all(&printed)?;
+            printed.clear();
+        }
+    }
+}
+
+/// Nothing depends on a single sign of life.
+fn beat(path: &Path) {
+    let file = fs::OpenOptions::new().create(true).append(true).open(path);
+    if let Ok(file) = file {
+        drop(file.set_modified(crate::clock::now()));
+    }
 }
 
 /// A signal that ended the command counts as a shell counts it.
@@ -211,8 +296,14 @@ fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// Files of the repository's own work tree that changed while the command ran.
-fn outside(before: &Snapshot, after: &Snapshot, top: &Path) -> Option<String> {
-    let changed = before.changed_until(after, top);
+/// The folders of the queue itself may be among them.
+fn outside(before: &Snapshot, after: &Snapshot, top: &Path, root: &Path) -> Option<String> {
+    let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    let mut changed = before.changed_until(after, top);
+    changed.retain(|file| {
+        let file = top.join(file);
+        !QUEUE.iter().any(|name| file.starts_with(root.join(name)))
+    });
     let named = changed.iter().take(NAMED);
     let named: Vec<&str> = named.map(String::as_str).collect();
     let more = changed.len().saturating_sub(NAMED);
@@ -228,64 +319,4 @@ fn outside(before: &Snapshot, after: &Snapshot, top: &Path) -> Option<String> {
             named.join(", ")
         )
     })
-}
-
-/// Adds branch, base, commit and what changed to the result, wherever the command left it.
-fn hand_out(
-    order: &Order,
-    printed: &[u8],
-    standing: &Standing,
-    warnings: Vec<String>,
-    out: &mut dyn std::io::Write,
-) -> Result<(), WorkspaceError> {
-    let failed =
-        |error: std::io::Error| WorkspaceError::passing(format!("can't write the result: {error}"));
-    let file = std::env::var_os("HANDOFF_RESULT").map(PathBuf::from);
-    let in_file = file.as_ref().and_then(|file| fs::read(file).ok());
-    if let (Some(path), Some(bytes)) = (&file, &in_file)
-        && let Printed::Result(mut result) = (order.read_result)(bytes)
-    {
-        add(&mut result, standing, warnings);
-        let temporary = path.with_extension("workspace.tmp");
-        fs::write(&temporary, format!("{}\n", Value::Object(result))).map_err(failed)?;
-        crate::session::replace(&temporary, path).map_err(failed)?;
-        return out.write_all(printed).map_err(failed);
-    }
-    let mut result = match (order.read_result)(printed) {
-        Printed::Result(result) => result,
-        // A text stays a text: the branch is named where a reader of the record finds it.
-        Printed::Other => Map::from_iter([(
-            "output".to_owned(),
-            json!({ "text": String::from_utf8_lossy(printed) }),
-        )]),
-        Printed::Nothing => Map::new(),
-    };
-    add(&mut result, standing, warnings);
-    writeln!(out, "{}", Value::Object(result)).map_err(failed)
-}
-
-fn add(result: &mut Map<String, Value>, standing: &Standing, warnings: Vec<String>) {
-    let mut output = match result.shift_remove("output") {
-        Some(Value::Object(output)) => output,
-        Some(Value::Null) | None => Map::new(),
-        Some(other) => Map::from_iter([("value".to_owned(), other)]),
-    };
-    for (key, value) in [
-        ("branch", &standing.branch),
-        ("base", &standing.base),
-        ("commit", &standing.commit),
-        ("diffstat", &standing.diffstat),
-    ] {
-        output.insert(key.to_owned(), value.clone().into());
-    }
-    result.insert("output".to_owned(), Value::Object(output));
-    if !warnings.is_empty() {
-        let mut all = match result.shift_remove("warnings") {
-            Some(Value::Array(theirs)) => theirs,
-            Some(Value::Null) | None => Vec::new(),
-            Some(other) => vec![other],
-        };
-        all.extend(warnings.into_iter().map(Value::String));
-        result.insert("warnings".to_owned(), Value::Array(all));
-    }
 }
