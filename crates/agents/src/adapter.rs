@@ -136,6 +136,16 @@ pub trait Adapter {
     /// Whether the agent takes an id for a new session.
     fn takes_session_id(&self) -> bool;
 
+    /// Whether a session can be resumed. Where not, every call begins one, with the whole prompt.
+    fn resumes(&self) -> bool {
+        true
+    }
+
+    /// Whether the agent takes the schema of the report. Where not, the prompt has it.
+    fn takes_schema(&self) -> bool {
+        true
+    }
+
     /// The command line for a turn.
     fn call(&self, turn: &Turn<'_>) -> Call;
 

@@ -1,7 +1,7 @@
 //! Claude Code: `claude -p` with its stream of JSON lines.
 //!
-//! Known of its stream (version 2.1): `system/init` names session and model; `system/api_retry` tells of
-//! a refused request before it is tried again; `rate_limit_event` says when a quota is back;
+//! Known of its stream (version 2.1): `system/init` names session and model; `system/api_retry` announces
+//! that a refused request is tried again, and when; `rate_limit_event` says when a quota is back;
 //! `result` ends it. A used-up quota comes as `subtype: "success"` with `is_error: true`, so `subtype`
 //! alone decides nothing. `total_cost_usd` and `modelUsage` are sums over a resumed session.
 
@@ -21,6 +21,8 @@ pub struct Claude {
     session: Option<String>,
     model: Option<String>,
     quota_until: Option<SystemTime>,
+    /// The end of a pause that the model asked for.
+    pause_until: Option<SystemTime>,
     result: Option<Map<String, Value>>,
 }
 
@@ -91,10 +93,13 @@ impl Adapter for Claude {
                     text("model").unwrap_or("an unnamed model")
                 ))
             }
-            ("system", Some("api_retry")) => Some(format!(
-                "the model refused a request ({}); trying again",
-                text("error").unwrap_or("no reason given")
-            )),
+            ("system", Some("api_retry")) => {
+                let said = text("error").unwrap_or("no reason given").to_owned();
+                self.note_delay(&event);
+                Some(format!(
+                    "the model refused a request ({said}); trying again"
+                ))
+            }
             ("system", Some("permission_denied")) => Some(format!(
                 "not permitted: {}",
                 text("tool_name").unwrap_or("a tool")
@@ -117,8 +122,10 @@ impl Adapter for Claude {
             session,
             model,
             quota_until,
+            pause_until,
             result,
         } = std::mem::take(self);
+        let quota_until = quota_until.or(pause_until);
         let Some(result) = result else {
             return Ending {
                 session,
@@ -150,7 +157,19 @@ impl Adapter for Claude {
     }
 }
 
+/// A shorter delay before a request is tried again says nothing of a quota.
+const LONG_DELAY: Duration = Duration::from_secs(60);
+
 impl Claude {
+    /// The model asks for a long pause where its quota is used up.
+    fn note_delay(&mut self, event: &Map<String, Value>) {
+        let delay = event.get("retry_delay_ms").and_then(Value::as_u64);
+        let delay = delay.map(Duration::from_millis);
+        if let Some(delay) = delay.filter(|delay| *delay >= LONG_DELAY) {
+            self.pause_until = crate::clock::now().checked_add(delay);
+        }
+    }
+
     fn rate_limit(&mut self, event: &Map<String, Value>) -> Option<String> {
         let info = event.get("rate_limit_info")?;
         let status = info.get("status").and_then(Value::as_str)?;
@@ -158,7 +177,8 @@ impl Claude {
             return None;
         }
         let at = info.get("resetsAt").and_then(Value::as_u64);
-        self.quota_until = at.map(|at| SystemTime::UNIX_EPOCH + Duration::from_secs(at));
+        self.quota_until =
+            at.and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at)));
         Some("the quota is used up".to_owned())
     }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::adapter::{Adapter, Call, Ended, Ending, Exit, Figures, Said, Turn, one_line};
+use crate::codex_permission::{granting, refused};
 use crate::session::Start;
 use crate::trouble::{Kind, Trouble, is_quota, kind_of};
 use crate::usage::Usage;
@@ -35,9 +36,6 @@ impl Adapter for Codex {
 
     fn call(&self, turn: &Turn<'_>) -> Call {
         let mut args = vec!["exec".to_owned()];
-        if let Start::Resume(_) = turn.start {
-            args.push("resume".to_owned());
-        }
         args.extend([
             "--json".to_owned(),
             "--skip-git-repo-check".to_owned(),
@@ -56,9 +54,10 @@ impl Adapter for Codex {
                 format!("mcp_servers.handoffd.args={}", Value::Array(list)),
             ]);
         }
-        args.extend(turn.args.iter().cloned());
+        args.extend(own_args(turn));
+        // `resume` comes last: it knows fewer flags than `exec`, such as no sandbox.
         if let Start::Resume(id) = turn.start {
-            args.push(id.clone());
+            args.extend(["resume".to_owned(), id.clone()]);
         }
         // The prompt comes on stdin.
         args.push("-".to_owned());
@@ -110,6 +109,7 @@ impl Adapter for Codex {
 
     fn ending(&mut self, exit: &Exit) -> Ending {
         let state = std::mem::take(self);
+        let denied = state.session.as_deref().map_or_else(BTreeSet::new, refused);
         let ended = if state.completed && exit.code == Some(0) {
             Ended::Through
         } else {
@@ -131,7 +131,7 @@ impl Adapter for Codex {
             figures: Figures::OfSession(state.sums),
             text: state.last_message.filter(|_| report.is_none()),
             report,
-            denied: BTreeSet::new(),
+            denied,
             warnings: Vec::new(),
         }
     }
@@ -167,6 +167,24 @@ impl Codex {
             }
             "error" if ended => text(item, "message").map(one_line),
             _ => None,
+        }
+    }
+}
+
+/// The flags of the settings, with what a person permitted.
+fn own_args(turn: &Turn<'_>) -> Vec<String> {
+    let folder = turn
+        .schema_file
+        .parent()
+        .filter(|_| !turn.granted.is_empty());
+    let granting = folder.map(|folder| granting(turn.granted, turn.args, folder));
+    match granting {
+        None => turn.args.to_vec(),
+        Some(Ok(args)) => args,
+        Some(Err(error)) => {
+            // Codex is refused again, and a person asked again.
+            eprintln!("(can't pass the permission on: {error})");
+            turn.args.to_vec()
         }
     }
 }

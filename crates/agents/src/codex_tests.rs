@@ -92,6 +92,6 @@ fn the_prompt_comes_on_stdin_and_a_session_is_resumed_by_its_id() {
     );
     assert_eq!(
         turn(&Start::Resume("ID".to_owned())),
-        format!("/opt/codex exec resume {common} ID -")
+        format!("/opt/codex exec {common} resume ID -")
     );
 }

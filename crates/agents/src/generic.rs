@@ -35,7 +35,8 @@ pub fn built_in_names() -> impl Iterator<Item = &'static str> {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// The command; the prompt goes to its stdin.
+    /// The command; the prompt goes to its stdin. `{schema_file}` is a file with the schema of the
+    /// report; without it, the prompt asks for the report.
     pub command: Vec<String>,
     /// Arguments for a new session; `{session}` is its id, for agents that take one.
     #[serde(default)]
@@ -54,6 +55,9 @@ pub struct Description {
     /// Texts that mark a session that is not there any more.
     #[serde(default)]
     pub no_session: Vec<String>,
+    /// Texts that mark a session that is there already, though a new one was to begin.
+    #[serde(default)]
+    pub session_exists: Vec<String>,
 }
 
 /// What an exit code means.
@@ -74,6 +78,7 @@ pub struct Stream {
     pub model: Vec<Place>,
     /// The answer. Several that match are joined; `last = true` keeps only the last one.
     pub text: Vec<Place>,
+    /// Why it failed. Several in one event are joined.
     pub error: Vec<Place>,
     pub input_tokens: Vec<Place>,
     pub output_tokens: Vec<Place>,
@@ -163,15 +168,27 @@ impl Adapter for Generic {
         self.description.new.iter().any(takes)
     }
 
+    fn takes_schema(&self) -> bool {
+        let takes = |argument: &String| argument.contains("{schema_file}");
+        self.description.command.iter().any(takes)
+    }
+
+    fn resumes(&self) -> bool {
+        !self.description.resume.is_empty()
+    }
+
     fn call(&self, turn: &Turn<'_>) -> Call {
         let description = &self.description;
         let begins = match turn.start {
             Start::New(_) => &description.new,
-            Start::Resume(_) if description.resume.is_empty() => &description.new,
             Start::Resume(_) => &description.resume,
         };
         let own = description.command[1..].iter().chain(begins);
-        let own = own.map(|argument| argument.replace("{session}", turn.start.id()));
+        let schema = turn.schema_file.display().to_string();
+        let own = own.map(|argument| {
+            let argument = argument.replace("{session}", turn.start.id());
+            argument.replace("{schema_file}", &schema)
+        });
         Call {
             program: turn.program.unwrap_or(self.program()).to_owned(),
             args: own.chain(turn.args.iter().cloned()).collect(),
@@ -220,10 +237,18 @@ impl Adapter for Generic {
                 said.log = Some(one_line(words)).filter(|line| !line.is_empty());
             }
         }
-        if let Some(found) = stream.error.iter().find_map(|place| place.find(&event)) {
-            let words = found
-                .as_str()
-                .map_or_else(|| found.to_string(), str::to_owned);
+        let found: Vec<String> = stream
+            .error
+            .iter()
+            .filter_map(|place| place.find(&event))
+            .map(|found| {
+                found
+                    .as_str()
+                    .map_or_else(|| found.to_string(), str::to_owned)
+            })
+            .collect();
+        if !found.is_empty() {
+            let words = found.join(" ");
             said.log = Some(one_line(&words));
             state.error = Some(words);
         }
@@ -287,9 +312,12 @@ impl Generic {
             }
             return Ended::Through;
         }
-        let gone = |mark: &String| stderr.contains(mark.as_str()) || said.contains(mark.as_str());
-        if self.description.no_session.iter().any(gone) {
+        let says = |mark: &String| stderr.contains(mark.as_str()) || said.contains(mark.as_str());
+        if self.description.no_session.iter().any(says) {
             return Ended::NoSession;
+        }
+        if self.description.session_exists.iter().any(says) {
+            return Ended::SessionExists;
         }
         let meaning = exit
             .code

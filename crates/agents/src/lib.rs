@@ -14,7 +14,7 @@
 //! - [`run`] is one attempt; [`process`] starts the program and reads its stream, line by line, with bounds
 //!   ([`lines`]);
 //! - [`changes`] asks git what the agent changed;
-//! - [`outcome`] makes the result: success, a question to a person, a hold for a quota ([`quota`]), or a
+//! - [`outcome`] makes the result: success, a question to a person, a hold for a quota ([`quota`], [`until`]), or a
 //!   failure that says what to do ([`trouble`]), with what this attempt cost ([`usage`]).
 //!
 //! Beside it, [`workspace`] runs any command in a git worktree of its own.
@@ -24,6 +24,7 @@ pub mod changes;
 pub mod claude;
 pub mod clock;
 pub mod codex;
+pub mod codex_permission;
 pub mod generic;
 pub mod lines;
 pub mod outcome;
@@ -37,6 +38,7 @@ pub mod run;
 pub mod scratch;
 pub mod session;
 pub mod trouble;
+pub mod until;
 pub mod usage;
 pub mod workspace;
 

@@ -56,7 +56,7 @@ pub fn result(ending: &Ending, facts: &Facts<'_>) -> Map<String, Value> {
         }
     };
     if !matches!(ending.ended, Ended::Quota { .. }) {
-        list_changes(&mut result, &facts.changed, &mut warnings);
+        list_changes(&mut result, facts, &mut warnings);
     }
     if !warnings.is_empty() {
         let mut all = match result.get("warnings") {
@@ -82,7 +82,7 @@ fn through(ending: &Ending, facts: &Facts<'_>, warnings: &mut Vec<String>) -> Ma
     let text = ending.text.as_deref().map(str::trim).unwrap_or_default();
     let is_report = |map: &&Map<String, Value>| map.get("status").is_some_and(Value::is_string);
     let made = ending.report.as_ref().filter(is_report).map(result_of);
-    let reported = made.or_else(|| (facts.find_report)(text));
+    let reported = made.or_else(|| (facts.find_report)(text).as_ref().map(result_of));
     let open: Vec<&Denied> = ending
         .denied
         .iter()
@@ -176,6 +176,7 @@ fn permission(
 
 /// A used-up quota is a hold, never a failure.
 fn held(until: Option<SystemTime>, said: &str, facts: &Facts<'_>) -> Map<String, Value> {
+    let until = until.or_else(|| crate::until::until(said, facts.now));
     let wait = wait_seconds(until, facts.now, facts.holds_before);
     let said = one_line(said);
     let mut summary = format!("the quota of {} is used up", facts.agent);
@@ -190,7 +191,8 @@ fn held(until: Option<SystemTime>, said: &str, facts: &Facts<'_>) -> Map<String,
 
 /// Files that changed and are not in the agent's own list go into it: nothing that was made goes
 /// unmentioned to the next agent.
-fn list_changes(result: &mut Map<String, Value>, changed: &[String], warnings: &mut Vec<String>) {
+fn list_changes(result: &mut Map<String, Value>, facts: &Facts<'_>, warnings: &mut Vec<String>) {
+    let (agent, changed) = (facts.agent, &facts.changed);
     if changed.is_empty() {
         return;
     }
@@ -202,7 +204,6 @@ fn list_changes(result: &mut Map<String, Value>, changed: &[String], warnings: &
             .collect(),
         _ => Vec::new(),
     };
-    let reported = result.contains_key("files_modified");
     let known: BTreeSet<String> = listed
         .iter()
         .map(|path| path.trim_start_matches("./").to_owned())
@@ -217,23 +218,21 @@ fn list_changes(result: &mut Map<String, Value>, changed: &[String], warnings: &
     if missing.is_empty() {
         return;
     }
-    if reported {
-        let named: Vec<&str> = missing
-            .iter()
-            .take(NAMED)
-            .map(|path| path.as_str())
-            .collect();
-        let more = missing.len().saturating_sub(named.len());
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        warnings.push(format!(
-            "the report omits changed files: {}{more}",
-            named.join(", ")
-        ));
-    }
+    let named: Vec<&str> = missing
+        .iter()
+        .take(NAMED)
+        .map(|path| path.as_str())
+        .collect();
+    let more = missing.len().saturating_sub(named.len());
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    warnings.push(format!(
+        "{agent} changed files that it did not list: {}{more}",
+        named.join(", ")
+    ));
     if missing.len() > MOST {
         warnings.push(format!(
             "{} files changed; listed the first {MOST}",

@@ -9,11 +9,14 @@ const LONGEST: u64 = 3600;
 /// A little more than what the agent said, so that the next attempt does not come a second early.
 const MARGIN: u64 = 5;
 
+/// The longest limits end after a month. A time beyond that is a mistake, and as good as none.
+const MOST: Duration = Duration::from_secs(32 * 24 * 3600);
+
 /// Seconds to wait. `until` is when the agent says that it can go on.
 pub fn wait_seconds(until: Option<SystemTime>, now: SystemTime, holds_before: u32) -> u64 {
     let said = until.and_then(|until| until.duration_since(now).ok());
     match said {
-        Some(left) if left > Duration::ZERO => left.as_secs() + MARGIN,
+        Some(left) if left > Duration::ZERO && left < MOST => left.as_secs() + MARGIN,
         _ => FIRST
             .saturating_mul(1_u64.checked_shl(holds_before.min(20)).unwrap_or(u64::MAX))
             .min(LONGEST),
@@ -37,6 +40,7 @@ mod tests {
             (at(900), 9, 905),
             (at(0), 2, 240),
             (Some(SystemTime::UNIX_EPOCH), 0, 60),
+            (at(40 * 24 * 3600), 0, 60),
         ] {
             assert_eq!(
                 wait_seconds(until, now, holds),

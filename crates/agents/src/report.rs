@@ -5,6 +5,15 @@
 
 use serde_json::{Map, Value, json};
 
+/// Words that ask for the report, for agents that take no schema.
+pub fn request(schema: &Value) -> String {
+    let shown = serde_json::to_string_pretty(schema).unwrap_or_default();
+    format!(
+        "\n## The form of your report\n\nEnd your last message with one fenced `json` block, with nothing after it. \
+         It is an object by this JSON Schema; use null for what does not apply:\n\n```json\n{shown}\n```\n"
+    )
+}
+
 /// What an agent may say of its own work.
 pub fn schema() -> Value {
     let texts = || json!({"type": ["array", "null"], "items": {"type": "string"}});
@@ -64,9 +73,7 @@ fn nullable(mut schema: Value) -> Value {
 /// A report as a result: nulls dropped, context and blockers where a result has them.
 pub fn result_of(report: &Map<String, Value>) -> Map<String, Value> {
     let mut result = without_nulls(report);
-    let context = result.shift_remove("context");
-    let question = result.shift_remove("question");
-    if let Some(question) = question.and_then(|question| question.as_str().map(str::to_owned)) {
+    if let Some(Value::String(question)) = result.get("question") {
         // A rejection sends the work back to the session that asked; `cancel` ends it.
         let question = json!({ "text": question, "on_reject": "rerun" });
         result.insert("question".to_owned(), question);
@@ -81,9 +88,14 @@ pub fn result_of(report: &Map<String, Value>) -> Map<String, Value> {
             .entry("attempted")
             .or_insert_with(|| Value::Array(summary.into_iter().collect()));
     }
-    let context = context.or_else(|| result.get("summary").filter(|_| blocked).cloned());
+    let said = result.get("context").filter(|it| it.is_string()).cloned();
+    let context = said.or_else(|| result.get("summary").filter(|_| blocked).cloned());
     if let Some(context) = context {
-        result.insert("handoff".to_owned(), json!({ "context": context }));
+        result.shift_remove("context");
+        let handoff = result.entry("handoff").or_insert_with(|| json!({}));
+        if let Value::Object(handoff) = handoff {
+            handoff.entry("context").or_insert(context);
+        }
     }
     result
 }
@@ -147,5 +159,16 @@ mod tests {
             json!({"text": "Ship it?", "on_reject": "rerun"})
         );
         assert_eq!(result["handoff"]["context"], "c");
+        // An agent that knows the format of results may use it.
+        let report = json!({
+            "status": "needs_review", "summary": "s", "question": {"text": "Ship it?", "on_approve": "rerun"},
+            "handoff": {"next_agent": "@tester", "context": "own"}, "context": "c",
+        });
+        let result = result_of(report.as_object().unwrap());
+        assert_eq!(result["question"]["on_approve"], "rerun");
+        assert_eq!(
+            result["handoff"],
+            json!({"next_agent": "@tester", "context": "own"})
+        );
     }
 }

@@ -15,7 +15,7 @@ use crate::outcome::{Facts, result};
 use crate::process;
 use crate::prompt::{self, fill, value};
 use crate::record::{Record, Surroundings};
-use crate::report::schema;
+use crate::report::{self, schema};
 use crate::scratch::Scratch;
 use crate::session::{self, Session, Start, derived};
 use crate::trouble::{Kind, Trouble};
@@ -74,6 +74,7 @@ pub fn adapter(settings: &Settings, root: Option<&Path>) -> Result<Box<dyn Adapt
                 stream: crate::generic::Stream::default(),
                 exit: std::collections::BTreeMap::new(),
                 no_session: Vec::new(),
+                session_exists: Vec::new(),
             })));
         }
         _ => {}
@@ -197,6 +198,7 @@ impl Attempt<'_> {
     ) -> Result<Ending, Trouble> {
         let (new, resume) = self.templates()?;
         let scratch = Scratch::new().map_err(|error| failed("a folder for the schema", &error))?;
+        let asking = report::request(&schema());
         let schema = schema().to_string();
         let schema_file = scratch
             .file("report.schema.json", schema.as_bytes())
@@ -205,8 +207,15 @@ impl Attempt<'_> {
             .mcp(&scratch)
             .map_err(|error| failed("the MCP settings", &error))?;
         let granted = known.granted.clone();
-        let takes_id = adapter.takes_session_id();
-        let mut start = session::start(known, &self.around.id, self.around.attempt, takes_id);
+        if !adapter.resumes() {
+            known.id = None;
+            known.spent = Usage::default();
+        }
+        let ways = session::Ways {
+            takes_id: adapter.takes_session_id(),
+            resumes: adapter.resumes(),
+        };
+        let mut start = session::start(known, &self.around.id, self.around.attempt, ways);
         for call in 0.. {
             let template = match start {
                 Start::New(_) => &new,
@@ -222,7 +231,11 @@ impl Attempt<'_> {
                 program: self.settings.program.as_deref(),
                 mcp: mcp.as_ref(),
             };
-            let ending = self.call(adapter, &turn, &self.fill(template)?, known)?;
+            let mut prompt = self.fill(template)?;
+            if !adapter.takes_schema() {
+                prompt.push_str(&asking);
+            }
+            let ending = self.call(adapter, &turn, &prompt, known)?;
             start = match (&ending.ended, start) {
                 (Ended::NoSession, Start::Resume(id)) if call < MOST_CALLS => {
                     if known.id.is_some() {

@@ -83,12 +83,22 @@ pub fn derived(id: &str, begun: &str, generation: u32) -> String {
     )
 }
 
-/// Decides how an attempt begins. `takes_id` says whether the agent takes an id for a new session.
-pub fn start(known: &Session, id: &str, attempt: u32, takes_id: bool) -> Start {
+/// What an agent can do with sessions.
+#[derive(Debug, Clone, Copy)]
+pub struct Ways {
+    /// It takes an id for a new one.
+    pub takes_id: bool,
+    /// It can go on with an old one.
+    pub resumes: bool,
+}
+
+/// Decides how an attempt begins.
+pub fn start(known: &Session, id: &str, attempt: u32, ways: Ways) -> Start {
     match &known.id {
+        _ if !ways.resumes => Start::New(derived(id, &known.begun, attempt)),
         Some(session) => Start::Resume(session.clone()),
         // An attempt may have begun it and been killed before it could say so.
-        None if takes_id && attempt > 1 => Start::Resume(derived(id, &known.begun, 0)),
+        None if ways.takes_id && attempt > 1 => Start::Resume(derived(id, &known.begun, 0)),
         None => Start::New(derived(id, &known.begun, 0)),
     }
 }
@@ -179,13 +189,17 @@ mod tests {
             ..Session::default()
         };
         let fresh = derived("x", "", 0);
-        for (session, attempt, takes_id, expected) in [
-            (None, 1, true, Start::New(fresh.clone())),
-            (None, 2, true, Start::Resume(fresh.clone())),
-            (None, 2, false, Start::New(fresh.clone())),
-            (Some("s"), 1, false, Start::Resume("s".to_owned())),
+        let other = derived("x", "", 2);
+        let (able, unable) = (true, false);
+        for (session, attempt, takes_id, resumes, expected) in [
+            (None, 1, true, able, Start::New(fresh.clone())),
+            (None, 2, true, able, Start::Resume(fresh.clone())),
+            (None, 2, false, able, Start::New(fresh.clone())),
+            (Some("s"), 1, false, able, Start::Resume("s".to_owned())),
+            (Some("s"), 2, true, unable, Start::New(other)),
         ] {
-            assert_eq!(start(&known(session), "x", attempt, takes_id), expected);
+            let ways = Ways { takes_id, resumes };
+            assert_eq!(start(&known(session), "x", attempt, ways), expected);
         }
     }
 

@@ -79,6 +79,7 @@ const MARKS: &[(Kind, &[&str])] = &[
             "oauth token has expired",
             "missing environment variable",
             "api key not found",
+            "api key not valid",
             "api_key environment variable",
             "invalid auth method",
         ],
