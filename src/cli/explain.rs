@@ -307,6 +307,9 @@ fn queue(
         held: lane.hold.map(|hold| Hold {
             until: local(hold.until),
             id: hold.id,
+            shared: hold
+                .shared
+                .map(|(asked, account)| (asked.to_string(), account)),
         }),
         rate: lane.rate.map(|rate| {
             let per = humantime::format_duration(rate.per);

@@ -87,6 +87,8 @@ pub struct Hold {
     pub until: String,
     /// The handoff that it asked in.
     pub id: String,
+    /// The specialist that asked, and the account that it shares with this one.
+    pub shared: Option<(String, String)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -268,9 +270,14 @@ fn queued(id: &str, agent: &str, queue: &Queue) -> Vec<String> {
             queue.limit
         ));
     }
-    if let Some(Hold { until, id }) = &queue.held {
+    if let Some(Hold { until, id, shared }) = &queue.held {
+        let other = shared.as_ref().filter(|(asked, _)| asked != agent);
+        let who = match other {
+            Some((asked, account)) => format!("{asked}, which shares the account {account},"),
+            None => agent.to_owned(),
+        };
         told.push(format!(
-            "{agent} asked to pause until {until}, while it worked on {id}. To continue now: \
+            "{who} asked to pause until {until}, while it worked on {id}. To continue now: \
              handoffd retry {id}"
         ));
     }

@@ -110,18 +110,23 @@ fn the_limit_that_holds_it_is_named() {
 
 #[test]
 fn what_lifts_a_hold_is_the_retry_of_who_asked_for_it() {
-    let held = Queue {
+    let held = |shared| Queue {
         held: Some(Hold {
             until: "noon".to_owned(),
             id: "k1".to_owned(),
+            shared,
         }),
         limit: 4,
         configured: true,
         ..Queue::default()
     };
-    let told = about(Standing::Queued(held), true).join(" ");
+    let told = about(Standing::Queued(held(None)), true).join(" ");
     assert!(told.contains("until noon, while it worked on k1"), "{told}");
     assert!(told.contains("handoffd retry k1"), "{told}");
+    let other = Some(("@other".to_owned(), "team".to_owned()));
+    let told = about(Standing::Queued(held(other)), true).join(" ");
+    let shares = "@other, which shares the account team, asked to pause until noon";
+    assert!(told.contains(shares), "{told}");
 }
 
 #[test]

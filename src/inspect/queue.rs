@@ -55,6 +55,8 @@ pub struct Hold {
     pub until: Wall,
     /// The handoff that it asked in.
     pub id: String,
+    /// The specialist that asked, and the account that it shares with this one.
+    pub shared: Option<(AgentName, String)>,
 }
 
 /// What is known of one specialist's queue.
@@ -74,6 +76,8 @@ pub struct Limits {
     pub running: usize,
     pub limit: usize,
     pub lanes: BTreeMap<AgentName, Lane>,
+    /// A hold of one specialist holds all that share its account.
+    accounts: BTreeMap<String, Hold>,
 }
 
 impl Limits {
@@ -87,7 +91,20 @@ impl Limits {
                 lanes.entry(agent).or_default().running += 1;
             }
         }
+        let mut accounts: BTreeMap<String, Hold> = BTreeMap::new();
         for (agent, hold) in holds(layout, now)? {
+            if let Some(account) = account(config, &agent)
+                && accounts
+                    .get(&account)
+                    .is_none_or(|it| it.until < hold.until)
+            {
+                let shared = Some((agent.clone(), account.clone()));
+                let of_account = Hold {
+                    shared,
+                    ..hold.clone()
+                };
+                accounts.insert(account, of_account);
+            }
             let lane = lanes.entry(agent).or_default();
             if lane.hold.as_ref().is_none_or(|it| it.until < hold.until) {
                 lane.hold = Some(hold);
@@ -97,19 +114,20 @@ impl Limits {
             lanes.entry(agent).or_default().rate_until = Some(until);
         }
         for (agent, lane) in &mut lanes {
-            configure(config, agent, lane);
+            configure(config, agent, lane, &accounts);
         }
         Ok(Self {
             running,
             limit: config.daemon.max_concurrent,
             lanes,
+            accounts,
         })
     }
 
     pub fn lane(&self, config: &Config, agent: &AgentName) -> Lane {
         self.lanes.get(agent).cloned().unwrap_or_else(|| {
             let mut lane = Lane::default();
-            configure(config, agent, &mut lane);
+            configure(config, agent, &mut lane, &self.accounts);
             lane
         })
     }
@@ -152,14 +170,30 @@ impl Limits {
     /// Whether anything is held at all; if not, nobody has to be asked whose it is.
     fn hold_nothing(&self) -> bool {
         let none = |lane: &Lane| self.holding(Some(lane)).is_none();
-        self.holding(None).is_none() && self.lanes.values().all(none)
+        self.accounts.is_empty() && self.holding(None).is_none() && self.lanes.values().all(none)
     }
 }
 
-fn configure(config: &Config, agent: &AgentName, lane: &mut Lane) {
+fn configure(
+    config: &Config,
+    agent: &AgentName,
+    lane: &mut Lane,
+    accounts: &BTreeMap<String, Hold>,
+) {
     let specialist = config.specialist(agent);
     lane.limit = specialist.and_then(Specialist::at_once);
     lane.rate = specialist.and_then(|specialist| specialist.rate);
+    let account = account(config, agent);
+    let of_account = account.and_then(|account| accounts.get(&account));
+    if let Some(hold) = of_account
+        && lane.hold.as_ref().is_none_or(|own| own.until < hold.until)
+    {
+        lane.hold = Some(hold.clone());
+    }
+}
+
+fn account(config: &Config, agent: &AgentName) -> Option<String> {
+    config.specialist(agent)?.account.clone()
 }
 
 pub fn agent_of(row: &Row) -> Option<AgentName> {
@@ -187,8 +221,8 @@ pub fn count(layout: &Layout, config: &Config, now: Now) -> io::Result<BTreeMap<
     }
     for (_, row) in rows(layout, places, &pending) {
         let agent = agent_of(&row);
-        let lane = agent.as_ref().and_then(|agent| limits.lanes.get(agent));
-        if let Some(held) = limits.holding(lane) {
+        let lane = agent.map(|agent| limits.lane(config, &agent));
+        if let Some(held) = limits.holding(lane.as_ref()) {
             *counts.entry(held.word.to_owned()).or_insert(0) += 1;
         }
     }
@@ -226,6 +260,7 @@ fn holds(layout: &Layout, now: Now) -> io::Result<Vec<(AgentName, Hold)>> {
             Hold {
                 until,
                 id: place.id,
+                shared: None,
             },
         ))
     };
@@ -285,6 +320,7 @@ mod tests {
             running,
             limit: 4,
             lanes: BTreeMap::from([(name("a"), lane)]),
+            accounts: BTreeMap::new(),
         }
     }
 
@@ -302,6 +338,7 @@ mod tests {
         let paused = Some(Hold {
             until: Wall(9),
             id: "k".to_owned(),
+            shared: None,
         });
         let cases = [
             (0, Lane::default(), None),
