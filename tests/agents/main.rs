@@ -1,8 +1,9 @@
-//! Coding agents and their worktrees, with the real git.
+//! Coding agents and their worktrees, with the real git, and with the real agents against a model on
+//! this machine.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "these tests move files as a person does"
+    reason = "these tests play people and producers, who move files and read clocks as they like"
 )]
 
 #[allow(
@@ -12,8 +13,17 @@
 )]
 #[path = "../common/mod.rs"]
 mod common;
+
+mod claude;
+mod codex;
+mod desk;
+mod others;
 mod queue;
+mod sessions;
 mod shop;
+mod story;
+mod streams;
+mod stub;
 mod worktree_faults;
 mod worktree_losses;
 mod worktree_results;
