@@ -199,3 +199,48 @@ fn a_hostile_stream_is_only_text() {
     let ending = claude.ending(&exit(0, ""));
     assert!(matches!(ending.ended, Ended::Trouble(_)));
 }
+
+#[test]
+fn a_recorded_limit_of_a_subscription_has_its_end() {
+    let limit = ending(recorded!("usage-limit"), &exit(1, ""));
+    let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_127_727);
+    assert!(
+        matches!(&limit.ended, Ended::Quota { until: Some(until), .. } if *until == end),
+        "{:?}",
+        limit.ended
+    );
+}
+
+#[test]
+fn a_recorded_break_and_an_unknown_model_are_told_apart() {
+    for (stream, kind) in [
+        (recorded!("cut-off"), Kind::NoNetwork),
+        (recorded!("unknown-model"), Kind::UnknownModel),
+    ] {
+        let ended = ending(stream, &exit(1, "")).ended;
+        assert!(
+            matches!(&ended, Ended::Trouble(it) if it.kind == kind),
+            "{ended:?}"
+        );
+    }
+}
+
+#[test]
+fn a_long_pause_that_the_model_asks_for_is_when_the_quota_is_back() {
+    let refused = |delay: u64| {
+        let retry = format!(
+            r#"{{"type":"system","subtype":"api_retry","retry_delay_ms":{delay},"error":"rate_limit"}}"#
+        );
+        let failed = r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"result":"later"}"#;
+        ending(&format!("{retry}\n{failed}"), &exit(1, "")).ended
+    };
+    assert!(matches!(refused(2_000), Ended::Quota { until: None, .. }));
+    let Ended::Quota {
+        until: Some(until), ..
+    } = refused(900_000)
+    else {
+        panic!("no time")
+    };
+    let left = until.duration_since(crate::clock::now()).unwrap();
+    assert!(left <= Duration::from_secs(900) && left > Duration::from_secs(60));
+}

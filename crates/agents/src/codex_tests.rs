@@ -95,3 +95,25 @@ fn the_prompt_comes_on_stdin_and_a_session_is_resumed_by_its_id() {
         format!("/opt/codex exec {common} resume ID -")
     );
 }
+
+#[test]
+fn a_recorded_limit_names_its_end_and_a_recorded_command_is_one_line_of_log() {
+    let limit = ending(recorded!("usage-limit"), &exit(1, ""));
+    let Ended::Quota { said, .. } = limit.ended else {
+        panic!("{limit:?}")
+    };
+    assert!(
+        crate::until::until(&said, std::time::SystemTime::UNIX_EPOCH).is_some(),
+        "{said}"
+    );
+    let mut codex = Codex::default();
+    let log: Vec<String> = recorded!("tool")
+        .lines()
+        .filter_map(|line| codex.line(line).log)
+        .collect();
+    assert!(
+        log.contains(&"→ run: /bin/bash -lc 'echo made > made.txt'".to_owned()),
+        "{log:?}"
+    );
+    assert_eq!(log.last().unwrap(), "Done");
+}

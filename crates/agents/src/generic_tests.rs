@@ -57,6 +57,84 @@ fn a_described_stream_is_read() {
     assert_eq!(ending.figures, Figures::OfCall(sums));
 }
 
+macro_rules! recorded {
+    ($name:literal) => {
+        include_str!(concat!("../tests/streams/", $name, ".jsonl"))
+    };
+}
+
+#[test]
+fn recorded_streams_of_described_agents_are_read() {
+    for (name, stream, model) in [
+        (
+            "gemini",
+            recorded!("gemini-0.61.0-plain"),
+            Some("gemini-2.5-pro"),
+        ),
+        ("opencode", recorded!("opencode-1.18.33-plain"), None),
+    ] {
+        let ending = ending(&mut agent(built_in(name).unwrap()), stream, &exit(0, ""));
+        assert_eq!(ending.ended, Ended::Through, "{name}");
+        assert_eq!(ending.text.as_deref(), Some("Hello"));
+        assert_eq!(ending.model.as_deref(), model);
+        assert!(ending.session.is_some());
+        let Figures::OfCall(sums) = ending.figures else {
+            panic!("{name}: the figures are of the call")
+        };
+        assert_eq!((sums.input_tokens, sums.output_tokens), (100, 20), "{name}");
+    }
+    for (name, stream, code) in [
+        ("gemini", recorded!("gemini-0.61.0-401"), 144),
+        ("opencode", recorded!("opencode-1.18.33-401"), 1),
+    ] {
+        let ended = ending(&mut agent(built_in(name).unwrap()), stream, &exit(code, "")).ended;
+        assert!(
+            matches!(&ended, Ended::Trouble(it) if it.kind == Kind::NotLoggedIn),
+            "{name}: {ended:?}"
+        );
+    }
+    let mut gemini = agent(built_in("gemini").unwrap());
+    let quota = ending(&mut gemini, recorded!("gemini-0.61.0-429"), &exit(173, "")).ended;
+    assert!(matches!(&quota, Ended::Quota { .. }), "{quota:?}");
+}
+
+#[test]
+fn a_session_is_begun_resumed_and_told_apart() {
+    let turn = |agent: &Generic, start: &Start| {
+        let turn = Turn {
+            start,
+            schema_file: "/tmp/s".into(),
+            schema: "{}",
+            granted: &[],
+            max_usd: None,
+            args: &["-m".to_owned(), "x".to_owned()],
+            program: None,
+            mcp: None,
+        };
+        agent.call(&turn).args.join(" ")
+    };
+    let mut gemini = agent(built_in("gemini").unwrap());
+    assert!(turn(&gemini, &Start::New("ID".to_owned())).ends_with("--session-id ID -m x"));
+    assert!(turn(&gemini, &Start::Resume("ID".to_owned())).ends_with("--resume ID -m x"));
+    let gone = exit(
+        42,
+        "Error resuming session: Invalid session identifier \"ID\".",
+    );
+    assert_eq!(ending(&mut gemini, "", &gone).ended, Ended::NoSession);
+    let there = exit(
+        42,
+        "Error: Session ID \"ID\" already exists. Use --resume to resume it",
+    );
+    assert_eq!(ending(&mut gemini, "", &there).ended, Ended::SessionExists);
+    assert!(!gemini.takes_schema() && gemini.resumes());
+    let own = agent("command = [\"a\", \"--schema={schema_file}\"]");
+    assert!(own.takes_schema() && !own.resumes());
+    assert_eq!(
+        turn(&own, &Start::New("ID".to_owned())),
+        "--schema=/tmp/s -m x"
+    );
+}
+
 #[test]
 fn exit_codes_and_words_say_what_went_wrong() {
     let mut gemini = agent(built_in("gemini").unwrap());

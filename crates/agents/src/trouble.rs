@@ -113,6 +113,7 @@ const MARKS: &[(Kind, &[&str])] = &[
             "dns error",
             "fetch failed",
             "stream disconnected",
+            "stream_truncated",
         ],
     ),
     (
@@ -143,14 +144,23 @@ pub fn kind_of(said: &str) -> Kind {
     let said = said.to_lowercase();
     let found = MARKS
         .iter()
-        .find(|(_, marks)| marks.iter().any(|mark| said.contains(mark)));
+        .find(|(_, marks)| marks.iter().any(|mark| has(&said, mark)));
     found.map_or(Kind::Other, |(kind, _)| *kind)
 }
 
 /// Whether a message says that a quota is used up.
 pub fn is_quota(said: &str) -> bool {
     let said = said.to_lowercase();
-    QUOTA_MARKS.iter().any(|mark| said.contains(mark))
+    QUOTA_MARKS.iter().any(|mark| has(&said, mark))
+}
+
+/// A number is a mark only by itself: ids and sizes have digits too.
+fn has(said: &str, mark: &str) -> bool {
+    if mark.bytes().all(|byte| byte.is_ascii_digit()) {
+        let mut words = said.split(|c: char| !c.is_alphanumeric());
+        return words.any(|word| word == mark);
+    }
+    said.contains(mark)
 }
 
 impl Trouble {
@@ -270,6 +280,7 @@ mod tests {
             ),
             ("error: unknown option '--json-schema'", Kind::TooOld),
             ("something else", Kind::Other),
+            ("request req_0140111 failed after 4290 bytes", Kind::Other),
         ] {
             assert_eq!(kind_of(said), kind, "{said}");
         }
@@ -285,6 +296,7 @@ mod tests {
             assert!(is_quota(said), "{said}");
         }
         assert!(!is_quota("unexpected status 401 Unauthorized"));
+        assert!(!is_quota("the answer has 14290 bytes"));
     }
 
     #[test]
