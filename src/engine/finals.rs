@@ -20,7 +20,7 @@ use crate::engine::world::World;
 use crate::protocol::lifecycle::State;
 use crate::protocol::shown::word;
 use crate::spool::foreign::{Sight, sight, without_line};
-use crate::store::audit::is_at_its_time;
+use crate::store::audit::are_at_their_times;
 use crate::watch::came::Came;
 
 const FOLDERS: [State; 2] = [State::Completed, State::Failed];
@@ -116,20 +116,35 @@ pub fn look(world: &World, finals: &Finals, known: &Foreign) {
     }
     // For what is known already the whole log is not read again: an outcome that the daemon has put
     // in its place since has a line where its time says.
-    found.extend(known.iter().take(MOST).map(|(file, why)| {
-        let why = match sight(&world.layout, file.0, &file.1) {
-            Sight::Nothing => None,
-            Sight::Foreign(why) => Some(why),
-            Sight::Outcome(told) => {
-                let is_decided = is_at_its_time(&world.layout.audit(), &told).unwrap_or(false);
-                (!is_decided).then(|| why.clone())
-            }
-        };
-        (file.clone(), why)
-    }));
+    found.extend(judge_again(world, known));
     if !found.is_empty() {
         world.tell(Event::Foreign(found));
     }
+}
+
+/// Why what is known to be somebody else's still is, if it is.
+fn judge_again(world: &World, known: &Foreign) -> Vec<((State, OsString), Option<String>)> {
+    let mut judged = Vec::new();
+    let (mut asked, mut told) = (Vec::new(), Vec::new());
+    for (file, why) in known.iter().take(MOST) {
+        match sight(&world.layout, file.0, &file.1) {
+            Sight::Nothing => judged.push((file.clone(), None)),
+            Sight::Foreign(why) => judged.push((file.clone(), Some(why))),
+            Sight::Outcome(outcome) => {
+                asked.push((file.clone(), why.clone()));
+                told.push(outcome);
+            }
+        }
+    }
+    let decided = are_at_their_times(&world.layout.audit(), &told);
+    let decided = decided.unwrap_or_else(|_| vec![false; told.len()]);
+    judged.extend(
+        asked
+            .into_iter()
+            .zip(decided)
+            .map(|((file, why), is_decided)| (file, (!is_decided).then_some(why))),
+    );
+    judged
 }
 
 /// Why each of these files is somebody else's, if it is. The audit log is read once at most.

@@ -23,6 +23,7 @@ mod files;
 mod holes;
 mod line;
 mod log;
+mod near;
 mod outcome;
 mod verify;
 
@@ -35,7 +36,7 @@ pub use files::{has_line, newest_first, recent};
 pub use holes::Hole;
 pub use line::{ALTERED, Event, Line, TORN_LINE};
 pub use log::{AuditLog, Opened, Torn};
-pub use outcome::{Outcome, Word, is_at_its_time, outcome, outcomes};
+pub use outcome::{Outcome, Word, are_at_their_times, outcome, outcomes};
 pub use verify::{
     Fault, MAX_PROBLEMS, Problem, Verdict, verify, verify_against, verify_against_nothing,
     verify_each,

@@ -7,22 +7,15 @@
 //! Only for a record that has no line near its time the whole log is read: a clock may have jumped.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::files::{self, Backwards, DayFile};
+use super::files::{self, Backwards};
 use super::line::Line;
+use super::near::{NEAR_MS, each_line, near_their_times};
 use crate::clock::Wall;
 use crate::protocol::lifecycle::State;
-
-/// Lines may be out of order by less than this, and a record's time differs from its line's by
-/// less.
-const NEAR_MS: i64 = 60_000;
-
-/// Files up to this size are read from their beginning.
-const SMALL: u64 = 64 * 1024;
 
 /// An outcome as its record tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +48,7 @@ impl Outcome {
         Some((line.handoff_id.as_deref()?, state, revision))
     }
 
-    fn is_told_by(&self, line: &Line) -> bool {
+    pub(super) fn is_told_by(&self, line: &Line) -> bool {
         Self::key_of(line) == Some((&*self.id, self.state, self.revision))
     }
 }
@@ -83,8 +76,9 @@ pub fn outcomes(dir: &Path, told: &[Outcome]) -> io::Result<Vec<Word>> {
         return Ok(words);
     };
     let mut open: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (n, told) in told.iter().enumerate() {
-        match near_its_time(&files, told)? {
+    let near = near_their_times(&files, told)?;
+    for (n, (told, seq)) in told.iter().zip(near).enumerate() {
+        match seq {
             Some(seq) => words[n] = Word::Decided(seq),
             None => open.entry(&told.id).or_default().push(n),
         }
@@ -127,9 +121,10 @@ pub fn outcome(dir: &Path, told: Outcome) -> io::Result<Word> {
     Ok(outcomes(dir, &[told])?[0])
 }
 
-/// Whether the log has the line of an outcome where its time says, which costs a few reads.
-pub fn is_at_its_time(dir: &Path, told: &Outcome) -> io::Result<bool> {
-    Ok(near_its_time(&files::list(dir)?, told)?.is_some())
+/// Whether the log has the lines of outcomes where their times say, which costs a few reads.
+pub fn are_at_their_times(dir: &Path, told: &[Outcome]) -> io::Result<Vec<bool>> {
+    let near = near_their_times(&files::list(dir)?, told)?;
+    Ok(near.iter().map(Option::is_some).collect())
 }
 
 /// The id in a line, without reading all of it. Ids need no escapes.
@@ -148,84 +143,6 @@ fn beginning(path: &Path) -> io::Result<Option<(u64, Wall)>> {
         ControlFlow::Break(())
     })?;
     Ok(found)
-}
-
-/// The number of the outcome's line, if it stands where its time says.
-fn near_its_time(files: &[DayFile], told: &Outcome) -> io::Result<Option<u64>> {
-    let Some(at) = told.at else {
-        return Ok(None);
-    };
-    let day = at.day();
-    let from = files.partition_point(|file| file.day < day);
-    // A line goes to the file of its day, or to the newest one; or it was written before midnight.
-    for file in files[from.saturating_sub(1)..].iter().take(3) {
-        if let Some(seq) = near(&file.path, told, at)? {
-            return Ok(Some(seq));
-        }
-    }
-    Ok(None)
-}
-
-/// The number of the outcome's line among those written around this time.
-fn near(path: &Path, told: &Outcome, at: Wall) -> io::Result<Option<u64>> {
-    let (from, until) = (at.plus_ms(-NEAR_MS), at.plus_ms(NEAR_MS));
-    let mut found = None;
-    each_line(path, first_since(path, from)?, |line| {
-        if told.is_told_by(&line) {
-            found = Some(line.seq);
-        }
-        if line.at > until {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    })?;
-    Ok(found)
-}
-
-/// A place in the file that lies before all lines of this time, and not far.
-fn first_since(path: &Path, since: Wall) -> io::Result<u64> {
-    let (mut low, mut high) = (0, std::fs::metadata(path)?.len());
-    while high - low > SMALL {
-        let middle = low + (high - low) / 2;
-        let mut is_before = false;
-        each_line(path, middle, |line| {
-            is_before = line.at < since;
-            ControlFlow::Break(())
-        })?;
-        if is_before {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    Ok(low)
-}
-
-/// Hands over the whole lines that begin at this place or behind it.
-fn each_line(
-    path: &Path,
-    from: u64,
-    mut each: impl FnMut(Line) -> ControlFlow<()>,
-) -> io::Result<()> {
-    let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(from.saturating_sub(1)))?;
-    let mut lines = BufReader::new(file);
-    let mut bytes = Vec::new();
-    if from > 0 {
-        lines.read_until(b'\n', &mut bytes)?;
-    }
-    loop {
-        bytes.clear();
-        if lines.read_until(b'\n', &mut bytes)? == 0 {
-            return Ok(());
-        }
-        if let Some(line) = Line::parse(bytes.trim_ascii_end())
-            && each(line).is_break()
-        {
-            return Ok(());
-        }
-    }
 }
 
 #[cfg(test)]
