@@ -8,6 +8,7 @@ use crate::engine::event::{Diverted, Folder, Listing};
 use crate::engine::intake::{Broken, Seen, Submission};
 use crate::engine::listing::list_one;
 use crate::engine::parked::{On, Parked, Sight};
+use crate::engine::world::World;
 use crate::engine::{Alarm, Busy, Engine, UNCLOSED_SETTLE_MS, Unsettled, attempt, folders};
 use crate::policy::intake::{Plan, dependency_cycle};
 use crate::policy::retry::list_again_after;
@@ -204,7 +205,7 @@ impl Engine {
             broken.told.message
         );
         self.actors
-            .run(move |world| divert::reject(world, &name, broken));
+            .run_behind(move |world| divert::reject(world, &name, broken));
     }
 
     pub(super) fn on_rejected(&mut self, name: &OsStr, id: Option<&str>) {
@@ -280,7 +281,7 @@ impl Engine {
         }
         self.forget_name(&name);
         let id = submission.id.clone();
-        if self.busy.contains_key(&id) {
+        if self.busy.contains(&id) {
             // Its own claim may be under way; what is left of it then is another file.
             let at = self.now_ms() + 10;
             return self.unsettle(&name, None, at);
@@ -373,12 +374,12 @@ impl Engine {
             self.kept.take(&id);
             self.busy.insert(id, Busy::Diverting);
         }
-        let workers = if asks_gates {
-            self.for_gates()
+        let job = move |world: &World| divert::divert(world, &name, *submission, destination, None);
+        if asks_gates {
+            self.for_gates().run(job);
         } else {
-            &self.actors
-        };
-        workers.run(move |world| divert::divert(world, &name, *submission, destination, None));
+            self.actors.run_behind(job);
+        }
     }
 
     fn break_circle(&mut self, name: OsString, submission: Box<Submission>, circle: &[String]) {

@@ -26,10 +26,10 @@ impl Engine {
         // Several are prepared together, when half of those before have had their turn.
         let slots = self.schedule.max_concurrent();
         let refills = self.schedule.running() <= slots + self.ahead.most(slots) / 2;
-        while self.busy.len() < bound {
+        while self.busy.of_attempts() < bound {
             let (pending, lot, busy) = (&self.pending, &self.lot, &self.busy);
             let wanted = |id: &str| {
-                !busy.contains_key(id)
+                !busy.contains(id)
                     && (pending.contains(id) || lot.get(id).is_some_and(|parked| parked.ready))
             };
             // While the keeper does not know of one that is to start at once, the slots are not

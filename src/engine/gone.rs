@@ -30,7 +30,7 @@ impl Engine {
     /// A listing of `waiting/` is over: those are looked for that a whole one did not show.
     pub(super) fn seek_unseen(&mut self, whole: bool) {
         let busy = &self.busy;
-        let unseen = self.lot.take_unseen(whole, |id| busy.contains_key(id));
+        let unseen = self.lot.take_unseen(whole, |id| busy.contains(id));
         if !unseen.is_empty() {
             self.seek(unseen);
         }
@@ -68,7 +68,7 @@ impl Engine {
         self.checks -= 1;
         for (id, stands) in gone {
             let parked = self.lot.get(&id);
-            let is_back = self.busy.contains_key(&id)
+            let is_back = self.busy.contains(&id)
                 || self.running.contains_key(&id)
                 || self.pending.contains(&id)
                 || parked.is_some_and(|parked| parked.sight != Sight::Sought)

@@ -162,7 +162,7 @@ impl Engine {
         let launching = member
             .current
             .as_ref()
-            .is_some_and(|id| self.busy.get(id) == Some(&Busy::Launching));
+            .is_some_and(|id| self.busy.get(id) == Some(Busy::Launching));
         if member.ended.is_none() || member.closed.is_none() || launching {
             return;
         }

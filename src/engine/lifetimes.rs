@@ -177,7 +177,7 @@ impl Engine {
     }
 
     fn on_orphan_gone(&mut self, key: &Key) {
-        if self.busy.get(&key.id) == Some(&Busy::Orphan) {
+        if self.busy.get(&key.id) == Some(Busy::Orphan) {
             self.busy.remove(&key.id);
             self.wake_commands(&key.id);
             let key = key.clone();

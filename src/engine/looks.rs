@@ -9,8 +9,6 @@ use crate::protocol::name::{Name, classify};
 
 /// How many looks may be on their way at once; the rest waits as names.
 const LOOKS_IN_FLIGHT: usize = 64;
-/// Room for more names than this is given back when a flood is over.
-const ROOM: usize = 1024;
 
 impl Engine {
     pub(super) fn is_known(&self, name: &OsStr) -> bool {
@@ -29,7 +27,7 @@ impl Engine {
             return;
         }
         self.looking.insert(name.clone(), false);
-        self.to_look.push_back(name);
+        self.to_look.push(name);
     }
 
     /// Looks again at a name whose time has come.
@@ -42,7 +40,7 @@ impl Engine {
     /// Keeps the readers busy, but not buried.
     pub(super) fn feed_looks(&mut self) {
         while self.looking.len() - self.to_look.len() < LOOKS_IN_FLIGHT {
-            let Some(name) = self.to_look.pop_front() else {
+            let Some(name) = self.to_look.take() else {
                 return self.after_a_flood();
             };
             self.readers.run(move |world| {
@@ -54,8 +52,7 @@ impl Engine {
 
     /// What a flood of names needed is given back when all were looked at.
     fn after_a_flood(&mut self) {
-        if self.looking.is_empty() && self.to_look.capacity() > ROOM {
-            self.to_look.shrink_to_fit();
+        if self.looking.is_empty() && self.to_look.shrink() {
             self.looking.shrink_to_fit();
             // What the names and documents took lies between what stays.
             self.readers.run(|_| crate::engine::start::trim());

@@ -13,6 +13,7 @@ pub mod arrivals;
 pub mod attempt;
 pub mod begin;
 pub mod boards;
+mod busy;
 pub mod chains;
 pub mod children;
 pub mod commands;
@@ -93,6 +94,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::config::{Config, OnStop};
 use crate::engine::attempt::Running;
+use crate::engine::busy::{Busy, BusyIds};
 use crate::engine::commands::Dismissal;
 use crate::engine::event::{Event, Folder};
 use crate::engine::kept::Kept;
@@ -103,6 +105,7 @@ use crate::engine::world::World;
 use crate::figures::histogram::Histogram;
 use crate::keeper::wire::{Held, Key};
 use crate::policy::ahead::Ahead;
+use crate::policy::looks::Looks;
 use crate::policy::orders::Orders;
 use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
@@ -112,23 +115,6 @@ use crate::watch::Watcher;
 /// A bug that one file brings to light must not take the rest along, and must not be hidden.
 const PANICKED: &str = "a job of the daemon crashed (the log says where); its handoff may be \
 stuck until the daemon restarts. Please report it";
-
-/// What a job in flight is doing to an id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Busy {
-    Launching,
-    /// Prepared, or being prepared, to be started when its turn comes.
-    Ahead,
-    Diverting,
-    /// Judging, or its outcome is being written.
-    Concluding,
-    /// A command, or a file that nobody expected.
-    Moving,
-    /// The end of a wait, by itself or by a command.
-    Waking,
-    /// An attempt whose record is gone is being ended.
-    Orphan,
-}
 
 /// Moments to wake up at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,7 +211,7 @@ pub struct Engine {
     leaving: leaving::Leaving,
     running: HashMap<String, Running>,
     lot: Lot,
-    busy: HashMap<String, Busy>,
+    busy: BusyIds,
     /// Looks at dependencies, and for ids that were not where they should be, on their way.
     checks: usize,
     /// Duplicates on their way: files that are nobody's id.
@@ -253,7 +239,7 @@ pub struct Engine {
     /// Attempts that the keeper may not have been told yet to forget.
     unsaid: usize,
 
-    to_look: VecDeque<OsString>,
+    to_look: Looks,
     /// Names being looked at; `true` if they changed meanwhile.
     looking: HashMap<OsString, bool>,
     /// Names that came by rename, and so are whole.

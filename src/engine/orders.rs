@@ -218,7 +218,7 @@ impl Engine {
         if self.cancel_large(&name, &whole) {
             return;
         }
-        if self.busy.contains_key(&id) {
+        if self.busy.contains(&id) {
             // Where it will stand is not known yet; it is asked again when the job is done.
             return self.orders.hold(name, &id);
         }

@@ -15,6 +15,7 @@ use crate::config::{Config, Watch};
 use crate::engine::anchors::{self, Anchoring};
 use crate::engine::arrivals::{CONTROL, PENDING};
 use crate::engine::boards;
+use crate::engine::busy::{Busy, BusyIds};
 use crate::engine::confine;
 use crate::engine::event::Event;
 use crate::engine::figures::Meter;
@@ -32,11 +33,12 @@ use crate::engine::rights;
 use crate::engine::start_error::{StartError, no_keeper, system};
 use crate::engine::workers::Workers;
 use crate::engine::world::World;
-use crate::engine::{Busy, Engine, retention};
+use crate::engine::{Engine, retention};
 use crate::figures::histogram::Histogram;
 use crate::keeper::forbid_tracing;
 use crate::keeper::wire::Held;
 use crate::policy::ahead::Ahead;
+use crate::policy::looks::Looks;
 use crate::policy::orders::Orders;
 use crate::policy::schedule::Schedule;
 use crate::protocol::agent::AgentName;
@@ -358,7 +360,7 @@ fn build(
         leaving,
         running: HashMap::new(),
         lot: Lot::default(),
-        busy: HashMap::new(),
+        busy: BusyIds::default(),
         checks: 0,
         departures: 0,
         rejecting: HashSet::new(),
@@ -371,7 +373,7 @@ fn build(
         at_once: HashSet::new(),
         early_ends: HashMap::new(),
         unsaid: 0,
-        to_look: VecDeque::new(),
+        to_look: Looks::default(),
         looking: HashMap::new(),
         renamed: HashSet::new(),
         unclosed: HashSet::new(),
@@ -434,7 +436,7 @@ impl Engine {
                         self.running.insert(id, *running);
                     }
                     Found::Parked(parked) => self.park(&id, parked),
-                    Found::UnderWay => drop(self.busy.insert(id, Busy::Moving)),
+                    Found::UnderWay => self.busy.insert(id, Busy::Moving),
                     Found::Left(why) => self.leave(folder, &id, why),
                     Found::Nothing => {}
                 }

@@ -51,7 +51,7 @@ impl Engine {
             let id = attempt::handoff_of(&held.key);
             let running = self.running.get(id);
             let is_needed = attempt::is_resident(&held.key)
-                || self.busy.contains_key(id)
+                || self.busy.contains(id)
                 || running.is_some_and(|it| [&it.key, &it.live_key()].contains(&&held.key));
             let is_over = matches!(held.state, KeeperState::Ended(_) | KeeperState::Failed(_));
             if is_over && !is_needed {

@@ -37,7 +37,7 @@ impl Engine {
                 .or_else(|| name.strip_suffix(".stdin"));
             if let Some((id, _)) = stem.and_then(attempt_of)
                 && !self.running.contains_key(id)
-                && !self.busy.contains_key(id)
+                && !self.busy.contains(id)
             {
                 match fs::symlink_metadata(&path) {
                     Ok(metadata) if metadata.is_dir() => rubbish.discard(&path),
@@ -80,7 +80,7 @@ impl Engine {
             .is_some_and(|it| it.key.attempt == attempt);
         let of_resident =
             self.crew.members.contains_key(&attempt) && id == resident_key(attempt).id;
-        of_running || of_resident || self.busy.contains_key(id)
+        of_running || of_resident || self.busy.contains(id)
     }
 }
 

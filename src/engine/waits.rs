@@ -6,6 +6,7 @@ use crate::engine::event::Event;
 use crate::engine::parked::{On, Parked};
 use crate::engine::past::Past;
 use crate::engine::recovery::{Found, recover_one};
+use crate::engine::world::World;
 use crate::engine::{Alarm, Busy, Engine, chains, moves};
 use crate::mutant;
 use crate::policy::intake::{Dependency, Needs, dependency_failed, dependency_missing};
@@ -19,6 +20,9 @@ const ARTIFACTS_EVERY_MS: u64 = 1000;
 /// How often a helper must be missing before it counts as lost, and how long in between.
 pub(super) const MISSES: u32 = 5;
 const MISSED_AGAIN_MS: u64 = 1000;
+
+/// More handoffs than this that wait for one are looked at when there is time for them.
+const FEW_DEPENDENTS: usize = 32;
 
 impl Engine {
     /// Remembers a record that waits, and what ends its wait.
@@ -74,7 +78,7 @@ impl Engine {
             .collect();
         for id in waiting {
             self.watch_for_artifacts(&id);
-            if !self.busy.contains_key(&id) {
+            if !self.busy.contains(&id) {
                 self.check_dependencies(&id);
             }
         }
@@ -97,7 +101,7 @@ impl Engine {
         match self.lot.get(id).map(|parked| parked.on) {
             Some(On::Retry | On::Time) => self.make_ready(id),
             Some(On::Dependency | On::Handoff) => self.check_dependencies(id),
-            Some(On::Human) if !self.busy.contains_key(id) => {
+            Some(On::Human) if !self.busy.contains(id) => {
                 self.lot.remove(id);
                 let id = id.to_owned();
                 self.busy.insert(id.clone(), Busy::Waking);
@@ -108,23 +112,27 @@ impl Engine {
         }
     }
 
+    /// Looks how those stand that a handoff waits for, when there is time for it.
     pub(super) fn check_dependencies(&mut self, id: &str) {
-        let Some(parked) = self.lot.get_mut(id) else {
-            return;
-        };
+        if let Some(job) = self.dependency_check(id) {
+            self.actors.run_behind(job);
+        }
+    }
+
+    fn dependency_check(&mut self, id: &str) -> Option<impl FnOnce(&World) + Send + 'static> {
+        let parked = self.lot.get_mut(id)?;
         // Those that end while this is being found out are added to what it finds.
         parked.ended = 0;
         let (id, dependencies) = (id.to_owned(), parked.dependencies.clone());
         let artifacts = parked.artifacts.clone();
         self.checks += 1;
-        self.actors
-            .run(move |world| moves::check_dependencies(world, &id, &dependencies, &artifacts));
+        Some(move |world: &World| moves::check_dependencies(world, &id, &dependencies, &artifacts))
     }
 
     pub(super) fn on_dependency_states(&mut self, id: &str, needs: &Needs) {
         let states = &needs.dependencies;
         self.checks -= 1;
-        if self.busy.contains_key(id) {
+        if self.busy.contains(id) {
             return;
         }
         if self
@@ -201,19 +209,20 @@ impl Engine {
 
     /// Fails a record that waits, unless something else is being done with it.
     pub(super) fn fail_waiting(&mut self, id: &str, told: Failure) {
-        if !self.busy.contains_key(id) {
+        if !self.busy.contains(id) {
             let said = without_words(&told.message);
             tracing::warn!(handoff_id = id, "failed: {}: {said}", told.code);
-            self.begin_move(id, move |world, id| moves::fail_waiting(world, id, &told));
+            self.lot.remove(id);
+            let id = id.to_owned();
+            self.busy.insert(id.clone(), Busy::Waking);
+            // Thousands may fail with the one that they wait for.
+            self.actors
+                .run_behind(move |world| moves::fail_waiting(world, &id, &told));
         }
     }
 
     /// Hands a waiting record to a job; it is out of the queue until the job is done.
-    fn begin_move(
-        &mut self,
-        id: &str,
-        job: impl FnOnce(&crate::engine::world::World, &str) + Send + 'static,
-    ) {
+    fn begin_move(&mut self, id: &str, job: impl FnOnce(&World, &str) + Send + 'static) {
         self.lot.remove(id);
         let id = id.to_owned();
         self.busy.insert(id.clone(), Busy::Waking);
@@ -247,14 +256,21 @@ impl Engine {
 
     /// Somebody may wait for this one.
     pub(super) fn on_ended(&mut self, id: &str) {
-        for waiting in self.lot.dependents_of(id) {
+        let dependents = self.lot.dependents_of(id);
+        let are_many = dependents.len() > FEW_DEPENDENTS;
+        for waiting in dependents {
             let Some(parked) = self.lot.get_mut(&waiting) else {
                 continue;
             };
             // Of a thousand helpers only the last one's end is worth a look at all of them.
             parked.ended += 1;
-            if parked.on != On::Handoff || parked.ended >= parked.dependencies.len() {
-                self.check_dependencies(&waiting);
+            if parked.on == On::Handoff && parked.ended < parked.dependencies.len() {
+                continue;
+            }
+            match self.dependency_check(&waiting) {
+                Some(job) if are_many => self.actors.run_behind(job),
+                Some(job) => self.actors.run(job),
+                None => {}
             }
         }
     }
@@ -265,7 +281,7 @@ impl Engine {
         let Some(id) = record_id(name) else {
             return;
         };
-        let known = self.busy.contains_key(id)
+        let known = self.busy.contains(id)
             || self.running.contains_key(id)
             || (folder == State::Waiting && self.lot.get(id).is_some());
         if known {
@@ -273,7 +289,7 @@ impl Engine {
         }
         let id = id.to_owned();
         self.busy.insert(id.clone(), Busy::Moving);
-        self.actors.run(move |world| {
+        self.actors.run_behind(move |world| {
             let found = if world.is_passing(&id) {
                 Found::Nothing
             } else {

@@ -1,5 +1,9 @@
 //! Threads that do the jobs of the engine, in the order in which they came.
 //!
+//! Some jobs come in thousands at once: a chain of handoffs that wait for each other, a flood of
+//! files that are refused. They wait behind the others, so that a start or an outcome never stands
+//! in line with them; one job in four is theirs, so that they are done however busy the daemon is.
+//!
 //! One job wakes one thread at the most. A channel's receiver behind a mutex would wake two: the one
 //! that gets the job, and the next in line for the mutex, only to wait there. And it wakes the one
 //! that worked last, whose memory is still at hand, rather than each in its turn.
@@ -41,10 +45,16 @@ impl Workers {
         self.run_all([job]);
     }
 
+    /// Has a job done that others need not wait for.
+    pub fn run_behind(&self, job: impl FnOnce(&World) + Send + 'static) {
+        let job: Job = Box::new(job);
+        self.queue.add(Line::Behind, [job]);
+    }
+
     /// Has jobs done in this order. One thread is woken, and wakes the next while there is more to do:
     /// those that would find nothing sleep on.
     pub fn run_all(&self, jobs: impl IntoIterator<Item = Job>) {
-        self.queue.add(jobs);
+        self.queue.add(Line::Front, jobs);
     }
 
     /// Has pairs of jobs done, `first` before `second`.
@@ -62,6 +72,16 @@ impl Drop for Workers {
     }
 }
 
+/// Where a job waits.
+#[derive(Clone, Copy)]
+enum Line {
+    Front,
+    Behind,
+}
+
+/// One job of so many is taken from those that wait behind.
+const SHARE_BEHIND: usize = 4;
+
 struct Queue<J> {
     state: Mutex<Jobs<J>>,
     /// One for each thread.
@@ -69,17 +89,38 @@ struct Queue<J> {
 }
 
 struct Jobs<J> {
-    waiting: VecDeque<J>,
+    front: VecDeque<J>,
+    behind: VecDeque<J>,
+    /// How many were taken.
+    taken: usize,
     /// Threads with nothing to do, the one that worked last at the end.
     idle: Vec<usize>,
     closed: bool,
+}
+
+impl<J> Jobs<J> {
+    fn len(&self) -> usize {
+        self.front.len() + self.behind.len()
+    }
+
+    fn take(&mut self) -> Option<J> {
+        self.taken = self.taken.wrapping_add(1);
+        let (first, second) = if self.taken.is_multiple_of(SHARE_BEHIND) {
+            (&mut self.behind, &mut self.front)
+        } else {
+            (&mut self.front, &mut self.behind)
+        };
+        first.pop_front().or_else(|| second.pop_front())
+    }
 }
 
 impl<J> Queue<J> {
     fn new(threads: usize) -> Self {
         Self {
             state: Mutex::new(Jobs {
-                waiting: VecDeque::new(),
+                front: VecDeque::new(),
+                behind: VecDeque::new(),
+                taken: 0,
                 idle: Vec::new(),
                 closed: false,
             }),
@@ -91,11 +132,14 @@ impl<J> Queue<J> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, more: impl IntoIterator<Item = J>) {
+    fn add(&self, line: Line, more: impl IntoIterator<Item = J>) {
         let mut jobs = self.lock();
-        let before = jobs.waiting.len();
-        jobs.waiting.extend(more);
-        if jobs.waiting.len() > before {
+        let before = jobs.len();
+        match line {
+            Line::Front => jobs.front.extend(more),
+            Line::Behind => jobs.behind.extend(more),
+        }
+        if jobs.len() > before {
             self.wake_one(jobs);
         }
     }
@@ -121,9 +165,9 @@ impl<J> Queue<J> {
     fn next(&self, n: usize) -> Option<J> {
         let mut jobs = self.lock();
         loop {
-            match jobs.waiting.pop_front() {
+            match jobs.take() {
                 Some(job) => {
-                    if !jobs.waiting.is_empty() {
+                    if jobs.len() > 0 {
                         self.wake_one(jobs);
                     }
                     return Some(job);
@@ -150,11 +194,22 @@ mod tests {
     #[test]
     fn what_waits_is_done_in_its_order_also_when_no_more_comes() {
         let queue = Queue::new(1);
-        queue.add([0]);
-        queue.add(1..=3);
+        queue.add(Line::Front, [0]);
+        queue.add(Line::Front, 1..=3);
         queue.close();
         let done: Vec<u32> = std::iter::from_fn(|| queue.next(0)).collect();
         assert_eq!(done, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_job_passes_those_behind_and_they_have_their_share() {
+        let queue = Queue::new(1);
+        queue.add(Line::Behind, 100..1_000);
+        queue.add(Line::Front, 0..9);
+        queue.close();
+        let done: Vec<u32> = std::iter::from_fn(|| queue.next(0)).collect();
+        assert_eq!(done[..13], [0, 1, 2, 100, 3, 4, 5, 101, 6, 7, 8, 102, 103]);
+        assert_eq!(done.len(), 909);
     }
 
     /// Waits until so many threads have nothing to do.
@@ -182,14 +237,15 @@ mod tests {
             wait_idle(&queue, 3);
             let mut workers = Vec::new();
             for job in 0..20 {
-                queue.add([job]);
+                queue.add(Line::Front, [job]);
                 let (n, done) = told.recv_timeout(Duration::from_secs(30)).unwrap();
                 assert_eq!(done, job);
                 workers.push(n);
                 wait_idle(&queue, 3);
             }
             assert_eq!(workers, [workers[0]; 20]);
-            queue.add(100..400);
+            queue.add(Line::Front, 100..300);
+            queue.add(Line::Behind, 300..400);
             let mut done: Vec<u32> = (0..300)
                 .map(|_| told.recv_timeout(Duration::from_secs(30)).unwrap().1)
                 .collect();

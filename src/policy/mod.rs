@@ -10,6 +10,7 @@ pub mod intake;
 pub mod judge;
 pub mod kin;
 pub mod lint;
+pub mod looks;
 pub mod misnamed;
 pub mod next;
 pub mod orders;

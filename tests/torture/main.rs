@@ -30,6 +30,7 @@ mod disks;
 #[cfg(target_arch = "x86_64")]
 mod errors;
 mod fences;
+mod floods;
 mod forged;
 #[cfg(target_os = "linux")]
 mod full;
