@@ -13,6 +13,7 @@ use super::confine::MOST;
 use super::sections::SHORTEST;
 use super::units::Shown;
 use super::value::LONGEST;
+use crate::protocol::destination::PLACEHOLDERS;
 use crate::protocol::patterns;
 use crate::protocol::published::headed;
 use crate::protocol::schema::described;
@@ -68,6 +69,8 @@ pub(super) enum Kind {
     },
     /// Paths that stay inside of the folder that they are relative to.
     PathsInside,
+    /// A pattern of files, with the placeholders of a destination.
+    Files,
     Umask,
     User,
     Variables,
@@ -219,6 +222,7 @@ const SPECIALIST: &[Key] = &[
     key("input_schema", Kind::Text, "A file in schemas/, for requests that name no schema"),
     key("output_schema", Kind::Text, "A file in schemas/, for requests that name no schema"),
     key("verify", Kind::Command, "Gets the record on stdin; exit 0 means verified"),
+    key("report", Kind::Files, "The files that may have the report of an attempt, such as out/{task_id}/*.md, relative to its working folder; the newest that the attempt wrote is read like stdout, where neither stdout nor HANDOFF_RESULT has a result"),
     key("umask", Kind::Umask, "The umask of its processes").default("\"027\""),
     key("user", Kind::User, "The user that it runs as, user or user:group; needs a daemon that runs as root"),
     key("rlimits", Kind::Table(RLIMITS), "The system's limits for each of its processes"),
@@ -400,6 +404,10 @@ impl Kind {
                 "type": "array",
                 "items": {"allOf": [word(), {"not": {"pattern": "^/|(^|/)\\.\\.(/|$)"}}]},
             }),
+            Self::Files => json!({"allOf": [
+                word(), {"not": {"pattern": "^/|(^|/)\\.\\.(/|$)"}},
+                {"pattern": format!("^([^{{}}]|\\{{({})\\}})*$", PLACEHOLDERS.join("|"))},
+            ]}),
             Self::Umask => json!({"type": "string", "pattern": "^0?[0-7]{3}$"}),
             Self::User => json!({
                 "type": "string", "pattern": "^[^:/\\n\\x00]+(:[^:/\\n\\x00]+)?$",

@@ -9,6 +9,7 @@ use super::types::{Mode, Specialist};
 use super::value::Value;
 use super::{agents, confine};
 use crate::protocol::agent::AgentName;
+use crate::protocol::report_pattern;
 
 const WORK_HINT: &str = "use a program and its arguments like [\"python3\", \"work.py\"], or a coding \
                          agent like agent = \"claude\"";
@@ -81,6 +82,7 @@ fn one(
     s.set_some("input_schema", &mut it.input_schema, Value::nonempty);
     s.set_some("output_schema", &mut it.output_schema, Value::nonempty);
     s.set_some("verify", &mut it.verify, Value::command);
+    s.set_some("report", &mut it.report, report);
     confine::read(s, &mut it);
     agents::read(s, &mut it, known_agents, max_timeout);
     it.command = command?;
@@ -106,6 +108,15 @@ fn resident(s: &Section<'_>, agent: &AgentName, it: &mut Specialist) {
     }
     it.max_handoffs = handoffs.and_then(|v| v.integer(1..=u64::from(u32::MAX)));
     it.max_age = age.as_ref().and_then(limit);
+}
+
+/// The pattern of a report file.
+fn report(value: &Value<'_>) -> Option<String> {
+    let pattern = value.nonempty()?;
+    match report_pattern::check(&pattern) {
+        Ok(()) => Some(pattern),
+        Err(why) => value.refuse(&format!("the pattern {why}")),
+    }
 }
 
 fn environment(value: &Value<'_>) -> Option<BTreeMap<String, String>> {

@@ -273,6 +273,8 @@ pub struct Specialist {
     pub input_schema: Option<String>,
     pub output_schema: Option<String>,
     pub verify: Option<Vec<String>>,
+    /// Which files may be the report of an attempt, relative to its working folder.
+    pub report: Option<String>,
     /// What it creates files with, if not with the keeper's.
     pub umask: Option<u32>,
     /// Who it runs as, if not as the daemon's user.

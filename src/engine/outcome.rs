@@ -1,13 +1,14 @@
 //! Outcomes: the job that judges an attempt whose tree is gone, and has the outcome written.
 
 mod delivered;
+mod reported;
 mod unstarted;
+mod verdict;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::Config;
 use crate::engine::attempt::{NO_SLOT, Running};
 use crate::engine::delivery::brings_files;
 use crate::engine::effects::settle;
@@ -21,23 +22,23 @@ use crate::engine::tasks;
 use crate::engine::verify;
 use crate::engine::world::World;
 use crate::keeper::wire::{self, Key, Why};
-use crate::policy::intake::Terms;
-use crate::policy::judge::{Ended, EndedFor, Exit, Limits, Success, Verdict, judge};
+use crate::policy::judge::{EndedFor, Exit, Success, Verdict};
 use crate::policy::next::{Facts, conclude};
-use crate::policy::resident::died;
 use crate::policy::starts;
 use crate::protocol::error::without_words;
 use crate::protocol::lifecycle::State;
 use crate::protocol::question::Inquiry;
 use crate::protocol::record::Record;
-use crate::protocol::result::Output;
 use crate::protocol::usage;
-use crate::runner::collect::{self, Collected, Heard};
+use crate::runner::collect::{self, Collected};
 use crate::runner::launch::AttemptPaths;
 use crate::runner::resident::wires::Answer;
 
 use delivered::{Step, take_delivery};
-use unstarted::{is_passing, not_started};
+use reported::{Seen, add_report};
+use verdict::verdict;
+
+pub use verdict::limits;
 
 /// How an attempt ended, as the keeper tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,11 +138,7 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
     let Key { id, attempt } = &running.key;
     let paths = world.paths(id, *attempt);
     let max_output = config.daemon.max_output_size;
-    let collected = match &work {
-        End::Answered(answer) => collect::of_resident(Some(&answer.result), &answer.stderr, &paths),
-        End::Died(death) => collect::of_resident(None, &death.stderr, &paths),
-        _ => collect::collect(&world.slots, running.slot, &paths, max_output),
-    };
+    let (collected, report) = left_by(world, &running, &work, &paths);
     let (has_log, printed, beside) = (collected.has_log, collected.printed, collected.beside);
     let left = last_result::left(&collected);
     let now = world.now();
@@ -186,6 +183,9 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
                 if let Some(slot) = verified {
                     verify::clean_up(world, &running, slot);
                 }
+                if let Err(error) = report.put_down(&paths) {
+                    return undelivered(world, running, end, &error);
+                }
                 return have_verified(world, &running, &command, work, &success, &facts);
             }
             Step::Large => {
@@ -229,6 +229,26 @@ fn finish_within(world: &World, running: Running, end: End, bounds: Bounds<'_>) 
     remember_leftover(world, &record, decision.to);
     let left = (running.slot, printed, large);
     write_outcome(world, running.key, &record, decision.event, left);
+}
+
+/// What an attempt left, with its report file where it has one.
+fn left_by(
+    world: &World,
+    running: &Running,
+    work: &End,
+    paths: &AttemptPaths,
+) -> (Collected, Seen) {
+    let max_output = world.config().daemon.max_output_size;
+    let mut collected = match work {
+        End::Answered(answer) => collect::of_resident(Some(&answer.result), &answer.stderr, paths),
+        End::Died(death) => collect::of_resident(None, &death.stderr, paths),
+        _ => collect::collect(&world.slots, running.slot, paths, max_output),
+    };
+    let seen = match work {
+        End::Exited { .. } => add_report(world, running, paths, &mut collected),
+        _ => Seen::default(),
+    };
+    (collected, seen)
 }
 
 /// Whether the question of a result says that approving it runs it again.
@@ -305,93 +325,6 @@ fn pass_gates(
     match tasks::ask_gates(world, &preview, facts.id) {
         Ok(said) => (verdict, said),
         Err(told) => (Verdict::Failed(*told), Vec::new()),
-    }
-}
-
-/// What the end of the work means, before anybody else has looked at it.
-fn verdict(
-    world: &World,
-    work: &End,
-    collected: Collected,
-    running: &Running,
-    config: &Config,
-) -> Verdict {
-    match work {
-        End::NotStarted { errno, what } if is_passing(world, running, *errno) => {
-            let system = io::Error::from_raw_os_error(*errno);
-            let reason = format!("({what}): {system}");
-            Verdict::Postponed { reason }
-        }
-        End::NotStarted { errno, what } => {
-            Verdict::Failed(not_started(*errno, what, &running.agent))
-        }
-        End::NotBegun => Verdict::Interrupted {
-            counted: false,
-            reason: "it had not started when the daemon or its keeper ended".to_owned(),
-        },
-        End::Lost { reason } => Verdict::Interrupted {
-            counted: true,
-            reason: reason.clone(),
-        },
-        End::Answered(_) => judge(&ended(Exit::Lives, None, collected, running, config)),
-        End::Died(death) => match death.why {
-            Some(_) if death.fault.is_none() => {
-                judge(&ended(death.exit, death.why, collected, running, config))
-            }
-            None if death.fault.is_none() && death.exit == Exit::Unknown => Verdict::Interrupted {
-                counted: true,
-                reason: "its resident process is gone and its exit code was lost".to_owned(),
-            },
-            _ => Verdict::Failed(died(
-                death.exit,
-                death.fault.as_deref(),
-                &collected.stderr_tail,
-            )),
-        },
-        End::Exited {
-            exit: Exit::Code(0) | Exit::Lives,
-            why: None,
-        } if collected.heard == Heard::Lost && collected.result_file == Output::Nothing => {
-            Verdict::Interrupted {
-                counted: true,
-                reason: "somebody deleted its output file while it ran".to_owned(),
-            }
-        }
-        End::Exited { exit, why } => judge(&ended(*exit, *why, collected, running, config)),
-    }
-}
-
-fn ended(
-    exit: Exit,
-    why: Option<EndedFor>,
-    collected: Collected,
-    running: &Running,
-    config: &Config,
-) -> Ended {
-    // What is printed is counted from time to time only: it may have been too much at the end.
-    let why = match why {
-        None | Some(EndedFor::Linger) if collected.heard == Heard::TooMuch => Some(EndedFor::Flood),
-        why => why,
-    };
-    Ended {
-        exit,
-        why,
-        result_file: collected.result_file,
-        stdout: collected.stdout,
-        stderr_tail: collected.stderr_tail,
-        limits: limits(&running.terms, config.daemon.max_output_size),
-        phase: running.request.phase.clone(),
-        strict: config.intake.strict,
-        max_hold: config.defaults.max_hold,
-    }
-}
-
-/// The limits that were in force, in words.
-pub fn limits(terms: &Terms, max_output: u64) -> Limits {
-    Limits {
-        timeout: human(terms.timeout),
-        stall_timeout: terms.stall_timeout.map(human).unwrap_or_default(),
-        max_output: format!("{max_output} bytes"),
     }
 }
 

@@ -34,7 +34,8 @@ impl Engine {
             let stem = name
                 .strip_suffix(".result")
                 .or_else(|| name.strip_suffix(".beat"))
-                .or_else(|| name.strip_suffix(".stdin"));
+                .or_else(|| name.strip_suffix(".stdin"))
+                .or_else(|| name.strip_suffix(".report"));
             if let Some((id, _)) = stem.and_then(attempt_of)
                 && !self.running.contains_key(id)
                 && !self.busy.contains(id)

@@ -87,11 +87,12 @@ impl Ahead {
 /// up at the very moment of the start.
 fn suits(config: &Config, agent: &AgentName) -> bool {
     // A verify command keeps its attempt's slot, and a resident process has none while it idles.
+    // What an attempt wrote is told by the time of its claim, so that must be its start.
     let counts = |it: &Specialist| it.verify.is_none() && !it.is_resident();
     config.specialists.values().all(counts)
         && config
             .specialist(agent)
-            .is_some_and(|it| it.rate.is_none() && !it.has_home())
+            .is_some_and(|it| it.rate.is_none() && !it.has_home() && it.report.is_none())
 }
 
 #[cfg(test)]

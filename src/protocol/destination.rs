@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 /// What may stand in braces.
-const PLACEHOLDERS: [&str; 6] = [
+pub const PLACEHOLDERS: [&str; 6] = [
     "handoff_id",
     "task_id",
     "agent",
@@ -28,6 +28,13 @@ pub struct Values<'a> {
 
 /// Fills a destination in, or says what is wrong with it.
 pub fn resolve(template: &str, values: &Values<'_>) -> Result<String, String> {
+    let path = fill(template, values)?;
+    check(&path)?;
+    Ok(path)
+}
+
+/// Replaces the placeholders of a path, or says which of them can't be filled in.
+pub fn fill(template: &str, values: &Values<'_>) -> Result<String, String> {
     let mut path = String::with_capacity(template.len() + 32);
     let mut rest = template;
     while let Some(at) = rest.find(['{', '}']) {
@@ -43,7 +50,6 @@ pub fn resolve(template: &str, values: &Values<'_>) -> Result<String, String> {
         rest = after;
     }
     path.push_str(rest);
-    check(&path)?;
     Ok(path)
 }
 

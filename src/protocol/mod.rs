@@ -26,6 +26,7 @@ pub mod quoted;
 pub mod record;
 pub mod record_fields;
 pub mod report;
+pub mod report_pattern;
 pub mod request;
 pub mod result;
 pub mod result_fields;

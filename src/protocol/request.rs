@@ -196,15 +196,19 @@ impl Request {
     /// Where the artifact goes if this is claimed now, or what is wrong with that.
     pub fn destination(&self, now: Wall) -> Option<Result<String, String>> {
         let template = self.output.destination.as_deref()?;
-        let values = Values {
+        Some(destination::resolve(template, &self.values(now)))
+    }
+
+    /// What placeholders stand for.
+    pub fn values(&self, now: Wall) -> Values<'_> {
+        Values {
             handoff_id: self.id.as_str(),
             task_id: self.task_id.as_deref(),
             agent: self.agent.bare(),
             phase: self.phase.as_deref(),
             artifact_type: self.output.artifact_type.as_deref(),
             timestamp: now.0,
-        };
-        Some(destination::resolve(template, &values))
+        }
     }
 }
 

@@ -137,7 +137,7 @@ fn reported(result: Map<String, Value>, block: &OwnBlock<'_>, whole: &str) -> Ou
     if after.is_empty() {
         return Output::Result {
             result,
-            text: Some(before.to_owned()),
+            text: Some(before.to_owned()).filter(|text| !text.is_empty()),
             remark: None,
         };
     }

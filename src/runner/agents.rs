@@ -9,9 +9,10 @@ use std::sync::OnceLock;
 
 use handoffd_agents::Settings;
 use handoffd_agents::run::adapter;
+use handoffd_agents::workspace::names::encode;
 
 use crate::config::{CodingAgent, Specialist, Workspace};
-use crate::runner::launch::command_line;
+use crate::runner::launch::{command_line, working_dir};
 
 /// This program, as the system knew it when the daemon started. An upgrade puts another file in its
 /// place, which understands the same commands; where there is none any more, the running program is
@@ -78,6 +79,14 @@ pub fn work(specialist: &Specialist, root: &Path) -> Vec<OsString> {
     match &specialist.workspace {
         Some(workspace) => in_workspace(workspace, &own, work, false),
         None => work,
+    }
+}
+
+/// The working folder of an attempt; `line` is the line of handoffs that it belongs to.
+pub fn work_folder(specialist: &Specialist, root: &Path, line: &str) -> PathBuf {
+    match &specialist.workspace {
+        Some(_) => root.join("worktrees").join(encode(line)),
+        None => working_dir(specialist, root),
     }
 }
 

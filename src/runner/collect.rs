@@ -203,10 +203,12 @@ pub fn clean(paths: &AttemptPaths, rubbish: &Rubbish) {
     if paths.left_nothing() {
         return;
     }
+    let report = paths.report();
     if let Some(home) = &paths.home {
+        let _ = fs::remove_file(report);
         return rubbish.discard(home);
     }
-    for path in [paths.result(), paths.heartbeat()] {
+    for path in [paths.result(), paths.heartbeat(), report] {
         match fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_dir() => rubbish.discard(&path),
             Ok(_) => drop(fs::remove_file(path)),

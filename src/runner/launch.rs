@@ -19,6 +19,7 @@ pub const DEADLINE: &str = "HANDOFF_DEADLINE";
 
 const RESULT: &str = ".result";
 const BEAT: &str = ".beat";
+const REPORT: &str = ".report";
 const LOG: &str = ".log";
 
 /// Where an attempt's files stand, by id and attempt. Most of them are never there, so their paths
@@ -66,6 +67,11 @@ impl AttemptPaths {
         }
     }
 
+    /// What its report file said, while its work is verified.
+    pub fn report(&self) -> PathBuf {
+        below(self.run.folder(), &[&self.name, REPORT])
+    }
+
     pub fn log(&self) -> PathBuf {
         below(self.logs.folder(), &[&self.name, LOG])
     }
@@ -74,10 +80,10 @@ impl AttemptPaths {
         below(self.logs.folder(), &[&self.name, ".out"])
     }
 
-    /// Whether it surely has neither a result file nor a heartbeat.
+    /// Whether it surely has neither a result file nor a heartbeat, nor a report that is kept.
     pub fn left_nothing(&self) -> bool {
-        let [result, beat] = [RESULT, BEAT].map(|ext| [&self.name, ext].concat());
-        self.home.is_none() && self.run.lack(&[&result, &beat])
+        let [result, beat, report] = [RESULT, BEAT, REPORT].map(|ext| [&self.name, ext].concat());
+        self.home.is_none() && self.run.lack(&[&result, &beat, &report])
     }
 
     /// Whether surely no log of it was put away.

@@ -8,6 +8,7 @@ pub mod collect;
 pub mod command;
 pub mod gate;
 pub mod launch;
+pub mod report;
 pub mod resident;
 pub mod rubbish;
 pub mod slots;

@@ -60,6 +60,7 @@ mod outputs;
 mod own_user;
 mod people;
 mod receiving;
+mod report_files;
 mod reported;
 mod reports;
 mod resident;

@@ -376,3 +376,16 @@ fn kills_in_between_lose_nothing_and_double_nothing() {
     root.assert_audit_is_sound();
     drop(daemon);
 }
+
+#[test]
+fn the_text_of_verified_work_is_kept_once() {
+    let root = Root::with("specialists.'@fake'.verify = ['true']");
+    let _daemon = Daemon::start(&root);
+    let sh = "printf '# Tiles\\n\\n```json\\n{\"status\": \"ok\", \"summary\": \"s\"}\\n```\\n'";
+    root.drop_request("x", &orders(sh));
+    let record = root.completed("x");
+    assert_eq!(record["output"]["artifact_path"], "artifacts/x.md");
+    let mut kept = root.names("artifacts");
+    kept.retain(|name| name != "registry.jsonl");
+    assert_eq!(kept, ["x.md"]);
+}

@@ -95,7 +95,7 @@ fn left_in_run(layout: &Layout, seen: &Seen, works: bool, report: &mut Report) {
     let run = layout.run();
     let _ = scan::names(run, |name| {
         let text = name.to_string_lossy();
-        let stem = [".result", ".beat", ".stdin"]
+        let stem = [".result", ".beat", ".stdin", ".report"]
             .iter()
             .find_map(|end| text.strip_suffix(end));
         let Some((key, _)) = stem.and_then(|stem| stem.rsplit_once('.')) else {
