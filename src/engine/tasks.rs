@@ -32,8 +32,8 @@ use crate::spool::change::Change;
 use crate::store::artifacts::{Presence, RelPath, Unread};
 use crate::store::tasks::{Store, StoreError};
 
+pub use crate::policy::task::task_of;
 pub use answered::{hold_against_gates, report_against_gates};
-pub use brought::task_of;
 use brought::{Brought, brought};
 pub use given::give_command;
 

@@ -20,6 +20,20 @@ pub struct Unwritable {
     pub do_this: String,
 }
 
+/// The first thing on the way to a path that belongs to somebody else and that the owner of the root
+/// may not use.
+pub fn in_the_way(layout: &Layout, path: &Path) -> Option<Unwritable> {
+    let root = layout.root();
+    let owner = fs::metadata(root).ok()?;
+    let mut way: Vec<&Path> = path.ancestors().take_while(|it| *it != root).collect();
+    way.retain(|it| it.starts_with(root));
+    way.into_iter().rev().find_map(|path| {
+        let found = fs::symlink_metadata(path).ok()?;
+        (found.uid() != owner.uid() && !can_use(&found, &owner))
+            .then(|| Unwritable::of(path.to_owned(), &found, &owner))
+    })
+}
+
 /// All of them, the folders first.
 pub fn unwritable(layout: &Layout) -> Vec<Unwritable> {
     let Ok(owner) = fs::metadata(layout.root()) else {
@@ -31,6 +45,8 @@ pub fn unwritable(layout: &Layout) -> Vec<Unwritable> {
     let state = layout.context().join("state");
     let beside = [
         layout.audit(),
+        layout.audit().join("sessions"),
+        layout.refused_control(),
         layout.context(),
         state.clone(),
         layout.archive(),
@@ -46,6 +62,8 @@ pub fn unwritable(layout: &Layout) -> Vec<Unwritable> {
         layout.archive(),
         layout.own().to_owned(),
         layout.tmp().to_owned(),
+        layout.run().to_path_buf(),
+        layout.logs().to_path_buf(),
         layout.originals(),
         layout.spares(),
         layout.leftovers(),
@@ -55,20 +73,21 @@ pub fn unwritable(layout: &Layout) -> Vec<Unwritable> {
     let found = |path: PathBuf| {
         let metadata = fs::symlink_metadata(&path).ok()?;
         let is_meant = metadata.is_file() || metadata.is_dir();
-        (is_meant && metadata.uid() != owner.uid() && !can_write(&metadata, &owner)).then(|| {
-            Unwritable {
-                uid: metadata.uid(),
-                do_this: format!(
-                    "chown {}:{} {}",
-                    owner.uid(),
-                    owner.gid(),
-                    shown::path(&path)
-                ),
-                path,
-            }
-        })
+        (is_meant && metadata.uid() != owner.uid() && !can_write(&metadata, &owner))
+            .then(|| Unwritable::of(path, &metadata, &owner))
     };
     paths.into_iter().filter_map(found).collect()
+}
+
+impl Unwritable {
+    fn of(path: PathBuf, found: &Metadata, owner: &Metadata) -> Self {
+        let (uid, gid) = (owner.uid(), owner.gid());
+        Self {
+            uid: found.uid(),
+            do_this: format!("chown {uid}:{gid} {}", shown::path(&path)),
+            path,
+        }
+    }
 }
 
 fn files_in(folder: &Path) -> Vec<PathBuf> {
@@ -78,12 +97,21 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn can_write(found: &Metadata, owner: &Metadata) -> bool {
+    has(found, owner, if found.is_dir() { 0o3 } else { 0o2 })
+}
+
+/// Whether the owner may read it, or go into it.
+fn can_use(found: &Metadata, owner: &Metadata) -> bool {
+    has(found, owner, if found.is_dir() { 0o5 } else { 0o4 })
+}
+
+/// What a user who does not own it may do, as its group or as anybody.
+fn has(found: &Metadata, owner: &Metadata, needed: u32) -> bool {
     let mode = found.permissions().mode();
     let bits = if found.gid() == owner.gid() {
         mode >> 3
     } else {
         mode
     };
-    let needed = if found.is_dir() { 0o3 } else { 0o2 };
     bits & needed == needed
 }

@@ -70,3 +70,51 @@ fn a_root_at_work_has_no_breaches_and_a_damaged_one_has() {
     assert!(told.contains("handoffs/completed/x1.json"), "{told}");
     assert!(told.contains("→"), "{told}");
 }
+
+/// What is said of the state of the task `T`.
+fn said_of_the_task(root: &Root) -> String {
+    let (code, shown) = deep(root);
+    assert_eq!(code, Some(1), "{shown:#}");
+    let [breach] = shown["deep"]["breaches"].as_array().unwrap().as_slice() else {
+        panic!("{shown:#}")
+    };
+    assert_eq!(text(&breach["path"]), "context/state/T.json");
+    assert_eq!(text(&breach["invariant"]), "tasks");
+    text(&breach["problem"])
+}
+
+#[test]
+fn a_task_whose_phase_does_not_follow_from_its_outcomes_is_found() {
+    let root = Root::new();
+    let daemon = Daemon::start(&root);
+    for (id, phase) in [("one", "testing"), ("two", "reviewing")] {
+        let result = json!({ "status": "complete", "summary": "s", "phase": "p",
+                             "handoff": { "next_phase": phase, "context": "c" } });
+        let task = json!({ "context": { "task_id": "T" } });
+        root.drop_request(id, &with(orders(&format!("echo '{result}'")), task));
+        root.completed(id);
+    }
+    assert_eq!(daemon.terminate(), Some(0));
+    let (code, shown) = deep(&root);
+    assert_eq!(code, Some(0), "{shown:#}");
+    let path = root.path("context/state/T.json");
+    let sound: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let put = |state: &Value| fs::write(&path, state.to_string()).unwrap();
+    let frozen = with(sound.clone(), json!({ "phase": "testing" }));
+    put(&frozen);
+    assert!(said_of_the_task(&root).contains("its history says reviewing"));
+    // The state of before the second outcome, and one that waits for an answer that was given.
+    let history = fs::read_to_string(root.path("context/state/T.history.jsonl")).unwrap();
+    let applied = sound["applied"].as_array().unwrap();
+    let older = with(frozen, json!({ "version": 1, "applied": [applied[0]] }));
+    put(&older);
+    assert!(said_of_the_task(&root).contains("lacks the outcome of two"));
+    let held = format!("{}=human", text(&applied[1]));
+    put(&with(older, json!({ "applied": [applied[0], held] })));
+    assert!(said_of_the_task(&root).contains("waits for a person's answer to two"));
+    // History and state agree, but the record says something else.
+    let forged = history.replace("reviewing", "planning");
+    fs::write(root.path("context/state/T.history.jsonl"), forged).unwrap();
+    put(&with(sound, json!({ "phase": "planning" })));
+    assert!(said_of_the_task(&root).contains("two moves it to reviewing"));
+}

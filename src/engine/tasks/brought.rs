@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::clock::Wall;
 use crate::policy::next::human_issue;
-use crate::policy::task::{Delta, Given};
-use crate::protocol::attempt::{Attempt, AttemptOutcome};
+use crate::policy::task::{Delta, Given, key_of, task_of};
+use crate::protocol::attempt::AttemptOutcome;
 use crate::protocol::dialect::Dialect;
 use crate::protocol::field::FieldError;
 use crate::protocol::lifecycle::State;
@@ -24,12 +24,6 @@ pub(super) struct Brought {
     pub title: String,
     pub phase: Option<Phase>,
     pub given: Given,
-}
-
-/// The task of a record, if it names one.
-pub fn task_of(record: &Record) -> Option<TaskId> {
-    let named = View::of_record(record).context("task_id")?.as_str()?;
-    TaskId::parse(named).ok()
 }
 
 /// What a decided record has for its task, if it has something.
@@ -139,22 +133,6 @@ pub(super) fn given(record: &Record, now: Wall) -> (Given, Vec<FieldError>) {
         decisions: delta.decisions,
     };
     (given, wrong)
-}
-
-/// Names an outcome for good. An id whose record was deleted is free again, and counts its attempts
-/// anew, so when it began is part of it; a report, which has no attempt, knows when it ended.
-fn key_of(id: &str, attempt: Option<&Attempt>, record: &Record) -> String {
-    let number = attempt.map_or(0, |attempt| attempt.number);
-    let at = match attempt {
-        Some(attempt) => attempt.started_at.to_string(),
-        None => record
-            .doc
-            .get("completed_at")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned(),
-    };
-    format!("{id}#{number} {at}")
 }
 
 /// The artifacts that the daemon took delivery of, in the state's words.

@@ -6,9 +6,9 @@
 use serde_json::Value;
 
 use super::brought::{given, title_of};
-use super::{first_phase, store, task_of, weigh};
+use super::{first_phase, store, weigh};
 use crate::engine::world::World;
-use crate::policy::task::{Limits, command_for, summary};
+use crate::policy::task::{Limits, command_for, summary, task_of};
 use crate::protocol::agent::AgentName;
 use crate::protocol::record::{COMMAND, Record};
 use crate::protocol::task::{Counts, Phase, TaskState};

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::{Breach, Fault, Invariant, Report, outcome, record};
+use crate::inspect::owners;
+use crate::policy::task::Completed;
 use crate::protocol::lifecycle::State;
 use crate::protocol::name::{Name, classify};
 use crate::protocol::record::{Record, RecordError};
@@ -79,6 +81,8 @@ pub struct Digest {
     pub wait: Option<Wait>,
     /// Its outcome, if the log must have the line of it.
     pub outcome: Option<audit::Outcome>,
+    /// What the state of its task must know of it.
+    pub completed: Option<Completed>,
 }
 
 /// What a wait needs to be woken.
@@ -110,6 +114,9 @@ impl Digest {
             wait: (state == State::Waiting).then(|| Wait::of(record)),
             outcome: (state.is_final())
                 .then(|| outcome_of(state, id, record))
+                .flatten(),
+            completed: (state == State::Completed)
+                .then(|| Completed::of(record, id))
                 .flatten(),
         }
     }
@@ -265,11 +272,16 @@ fn read_one(
             vec![wrong(format!("it is {what}, not a file"))],
         ),
         Looked::TooLarge { identity } => (None, Some(identity), Vec::new()),
-        Looked::Unreadable { error, identity } => (
-            None,
-            Some(identity),
-            vec![wrong(format!("can't read it: {error}"))],
-        ),
+        Looked::Unreadable { error, identity } => {
+            let mut fault = wrong(format!("can't read it: {error}"));
+            if error.kind() == io::ErrorKind::PermissionDenied {
+                fault.do_this = owners::in_the_way(layout, &path).map_or_else(
+                    || format!("chmod u+rw {}", word(&shown)),
+                    |found| format!("as root: {}", found.do_this),
+                );
+            }
+            (None, Some(identity), vec![fault])
+        }
         Looked::Bytes {
             bytes, identity, ..
         } => match Record::read(&bytes) {

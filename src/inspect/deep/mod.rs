@@ -54,7 +54,7 @@ pub enum Invariant {
     Audit,
     /// Registered artifacts are there, and as they were.
     Artifacts,
-    /// States of tasks can be read, and every version is told.
+    /// States of tasks can be read, have a history of every version, and follow from the outcomes.
     Tasks,
     /// The root's folders are folders, and the daemon's alone to write.
     Folders,
@@ -175,7 +175,7 @@ fn look(layout: &Layout) -> io::Result<(Report, bool)> {
     wakers::check(layout, &seen, works, &mut report);
     processes::check(layout, &seen, works, &mut report)?;
     stores::artifacts(layout, &seen, &mut report)?;
-    stores::tasks(layout, &mut report)?;
+    stores::tasks(layout, &seen, &mut report)?;
     let works = works || Daemon::of(layout).running;
     report
         .breaches

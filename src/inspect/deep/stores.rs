@@ -1,6 +1,6 @@
 //! What stands beside the state folders: artifacts, states of tasks, and the folders themselves.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use super::gather::Seen;
 use super::{Fault, Invariant, Report};
 use crate::inspect::artifacts::{self as registry, Status};
+use crate::policy::task::{Completed, contradiction};
 use crate::protocol::id::HandoffId;
 use crate::protocol::lifecycle::State;
 use crate::protocol::shown::word;
+use crate::protocol::task::{MAX_APPLIED, TaskId};
 use crate::spool::layout::Layout;
 use crate::store::tasks::Store;
 
@@ -142,30 +144,51 @@ fn remake(layout: &Layout, id: &str) -> String {
     )
 }
 
-/// Every state of a task can be read, and its history tells every version.
-pub fn tasks(layout: &Layout, report: &mut Report) -> io::Result<()> {
+/// Every state of a task can be read, its history has every version, and its phase follows from the
+/// outcomes of its handoffs.
+pub fn tasks(layout: &Layout, seen: &Seen, report: &mut Report) -> io::Result<()> {
     let store = Store::for_reading(layout.root());
+    let mut outcomes: HashMap<&TaskId, Vec<(&str, &Completed)>> = HashMap::new();
+    for (id, standing) in &seen.ids {
+        let [only] = standing.as_slice() else {
+            continue;
+        };
+        if let Some(completed) = only.record.as_ref().and_then(|it| it.completed.as_ref()) {
+            let of_task = outcomes.entry(&completed.task).or_default();
+            of_task.push((id, completed));
+        }
+    }
     let tasks = store.tasks().map_err(io::Error::other)?;
-    for task in tasks {
+    for task in &tasks {
         report.examined.tasks += 1;
-        let path = store.path(&task);
-        let fault = match store.load(&task) {
+        let path = store.path(task);
+        let fault = match store.load(task) {
             Err(error) => Some(unreadable(layout, &path, &error.to_string())),
             Ok(None) => None,
-            Ok(Some(state)) => match store.history(&task) {
+            Ok(Some(state)) => match store.history(task) {
                 Err(error) => Some(unreadable(layout, &path, &error.to_string())),
                 Ok(history) => {
                     let versions = history.iter().map(|change| change.version);
-                    let told = versions.eq(1..=state.version());
-                    (!told).then(|| {
+                    if versions.eq(1..=state.version()) {
+                        let own = outcomes.entry(task).or_default();
+                        own.sort_by_key(|(id, completed)| (completed.at, *id));
+                        contradiction(&state, &history, own, MAX_APPLIED).map(|what| {
+                            let then = format!(
+                                "compare it with handoffd state history {task} and the records, \
+                                 then set the phase: handoffd state handoff {task} --to AGENT \
+                                 --phase PHASE"
+                            );
+                            Fault::new(Invariant::Tasks, what, then)
+                        })
+                    } else {
                         let what = format!(
                             "it is version {} of {task}, but its history has {} versions",
                             state.version(),
                             history.len()
                         );
                         let then = format!("see its history: handoffd state history {task}");
-                        Fault::new(Invariant::Tasks, what, then)
-                    })
+                        Some(Fault::new(Invariant::Tasks, what, then))
+                    }
                 }
             },
         };

@@ -19,7 +19,7 @@ use crate::config::{Gate, Phases};
 use crate::protocol::task::{Counts, MAX_APPLIED, Phase, TaskState, change};
 
 /// Behind a key: its delta is in, and a human has to say whether the rest follows.
-const HELD: &str = "=human";
+pub(super) const HELD: &str = "=human";
 
 /// Why a handoff can't be made at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
