@@ -243,6 +243,8 @@ pub struct Sampled {
     pub whole_result: bool,
     /// The record in `in-progress/` is not the one that was written there.
     pub record_touched: bool,
+    /// The final folders that have a file with the name of its record.
+    pub in_final: Vec<State>,
 }
 
 #[derive(Debug)]

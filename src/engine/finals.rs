@@ -3,8 +3,9 @@
 //!
 //! These folders are never listed, and every handoff that ends comes there. So the system keeps the
 //! names that came, and they are asked for with the rescan: nobody is woken for them. Those that the
-//! daemon has told of itself are passed over, and only the others are looked at. What lay there
-//! before the start is for `check --deep` to find.
+//! daemon has told of itself are passed over, and only the others are looked at. A file with the name
+//! of a handoff that runs is seen sooner, with the signs of life of its attempt. What lay there before
+//! the start is for `check --deep` to find.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -23,7 +24,7 @@ use crate::spool::foreign::{Sight, sight, without_line};
 use crate::store::audit::are_at_their_times;
 use crate::watch::came::Came;
 
-const FOLDERS: [State; 2] = [State::Completed, State::Failed];
+pub const FOLDERS: [State; 2] = [State::Completed, State::Failed];
 
 /// After so many ends it is asked before the next rescan: the system keeps no more than some
 /// thousand names.
@@ -147,6 +148,16 @@ fn judge_again(world: &World, known: &Foreign) -> Vec<((State, OsString), Option
     judged
 }
 
+/// Looks at files that have the names of handoffs which run.
+pub fn look_at(world: &World, files: Vec<(State, OsString)>) {
+    let mut found = judge(world, files);
+    // An attempt may have ended meanwhile.
+    found.retain(|(_, why)| why.is_some());
+    if !found.is_empty() {
+        world.tell(Event::Foreign(found));
+    }
+}
+
 /// Why each of these files is somebody else's, if it is. The audit log is read once at most.
 fn judge(world: &World, files: Vec<(State, OsString)>) -> Vec<((State, OsString), Option<String>)> {
     let mut judged = Vec::new();
@@ -177,6 +188,14 @@ impl Engine {
         if self.finals.note(state, id) {
             let (finals, known) = (Arc::clone(&self.finals), self.foreign.clone());
             self.readers.run(move |world| look(world, &finals, &known));
+        }
+    }
+
+    /// Somebody put files among the outcomes of handoffs that run: these are not left to the rescan.
+    pub(super) fn on_final_files(&self, mut files: Vec<(State, OsString)>) {
+        files.retain(|file| !self.foreign.contains_key(file));
+        if !files.is_empty() {
+            self.readers.run(move |world| look_at(world, files));
         }
     }
 

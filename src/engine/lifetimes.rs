@@ -253,10 +253,17 @@ impl Engine {
     pub(super) fn on_sampled(&mut self, samples: Vec<Sampled>) {
         let now = self.now_ms();
         let max_output = self.world.config().daemon.max_output_size;
+        let mut in_final = Vec::new();
         for sampled in samples {
             let Some(running) = self.running.get_mut(&sampled.id) else {
                 continue;
             };
+            // A record that somebody moved there is put back.
+            if !sampled.in_final.is_empty() && !sampled.record_touched {
+                let name = OsString::from(format!("{}.json", sampled.id));
+                let folders = sampled.in_final.iter();
+                in_final.extend(folders.map(|state| (*state, name.clone())));
+            }
             if running.key.attempt != sampled.attempt || running.ending.is_some() {
                 continue;
             }
@@ -275,6 +282,7 @@ impl Engine {
                 self.put_back(&sampled.id);
             }
         }
+        self.on_final_files(in_final);
     }
 
     /// A running attempt's record was edited or moved: it is put back, and that is said.

@@ -1,9 +1,12 @@
 //! Sampling: the job that looks at running attempts, and the one that puts a touched record
 //! back.
 
+use std::fs;
+
 use crate::durable;
 use crate::engine::attempt::Post;
 use crate::engine::event::{Event, Sampled};
+use crate::engine::finals;
 use crate::engine::story::transition;
 use crate::engine::world::World;
 use crate::keeper::wire::Key;
@@ -39,6 +42,13 @@ pub fn sample_all(world: &World, list: Vec<SampleRequest>) {
                 whole_result: request.check_result && collect::has_whole_result(&paths, max_output),
                 record_touched: request.identity.is_some()
                     && Identity::at(&record).ok() != request.identity,
+                in_final: finals::FOLDERS
+                    .into_iter()
+                    .filter(|state| {
+                        let path = world.layout.record(*state, &request.key.id);
+                        fs::symlink_metadata(path).is_ok()
+                    })
+                    .collect(),
                 attempt: request.key.attempt,
                 id: request.key.id,
             }

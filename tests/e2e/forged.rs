@@ -129,6 +129,24 @@ fn a_forged_outcome_of_one_that_runs_is_never_believed() {
 }
 
 #[test]
+fn a_forged_outcome_of_one_that_runs_is_reported_before_the_next_rescan() {
+    let root = Root::with("daemon.rescan = '1h'");
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &orders("mark began; await go"));
+    root.mark("x.began");
+    fs::write(root.state("failed", "x"), "{}").unwrap();
+    wait_until("it is reported", || {
+        root.problems()
+            .contains("handoffs/failed/ has files")
+            .then_some(())
+    });
+    assert_seen(&root, "in_progress");
+    fs::remove_file(root.state("failed", "x")).unwrap();
+    root.allow("go");
+    root.completed("x");
+}
+
+#[test]
 fn a_forged_outcome_of_one_that_waits_is_never_believed() {
     let root = Root::with("defaults.retry.delay = '1h'");
     let _daemon = Daemon::start(&root);
