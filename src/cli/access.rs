@@ -16,6 +16,7 @@ use crate::inspect::owners::{self, Unwritable};
 use crate::inspect::prefix;
 use crate::inspect::summary::Place;
 use crate::protocol::lifecycle::State;
+use crate::protocol::shown;
 use crate::spool::layout::Layout;
 
 /// How many ids are named that begin alike.
@@ -124,17 +125,28 @@ fn in_the_way(layout: &Layout, said: &str) -> Option<io::Error> {
         .find_map(|folder| allowed(folder, wanted, "read").err())
 }
 
+/// The paths below the root that an error names.
+fn named_in(said: &str, layout: &Layout) -> Vec<PathBuf> {
+    let words = said.split_whitespace();
+    let words = words.map(|word| Path::new(word.trim_end_matches([':', ';', ','])));
+    words
+        .filter(|path| path.starts_with(layout.root()) && *path != layout.root())
+        .map(Path::to_path_buf)
+        .collect()
+}
+
 impl Failed {
     /// Adds what to do where permission was missing below this root, and where that was if the
     /// error does not say.
     pub(super) fn with_advice(mut self, layout: &Layout) -> Self {
         let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
         let mut causes = self.error.chain().filter_map(|it| it.downcast_ref());
-        if !causes.any(is_denied) {
+        let mut text = format!("{:#}", self.error);
+        // A start keeps only the words of what the system said.
+        if !causes.any(is_denied) && !text.contains("Permission denied") {
             return self;
         }
-        let mut text = format!("{:#}", self.error);
-        if !text.contains(&*layout.root().to_string_lossy()) {
+        if named_in(&text, layout).is_empty() {
             let Some(found) = in_the_way(layout, &text) else {
                 return self;
             };
@@ -155,8 +167,21 @@ impl Failed {
                 name(found.uid),
                 found.do_this
             )
+        } else if let Some(found) = named_in(&text, layout)
+            .iter()
+            .find_map(|path| owners::in_the_way(layout, path))
+        {
+            format!(
+                "{} belongs to {}; to fix that, as root: {}",
+                found.path.display(),
+                name(found.uid),
+                found.do_this
+            )
         } else if me == root.uid() {
-            "change its mode with chmod".to_owned()
+            match named_in(&text, layout).first() {
+                Some(path) => format!("change its mode: chmod u+rwX {}", shown::path(path)),
+                None => "change its mode with chmod".to_owned(),
+            }
         } else {
             format!(
                 "run this as {owner}, who owns the root, or ask {owner} to give {me_named} access"

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -11,7 +12,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use crate::cli::{Failed, Global, Outcome, out};
+use crate::cli::{Failed, Global, Outcome, out, person};
 use crate::clock::{Clock, Wall};
 use crate::config::Config;
 use crate::engine::findings::{self, Finding};
@@ -19,7 +20,7 @@ use crate::engine::folders;
 use crate::inspect::deep::{self, Examined};
 use crate::inspect::owners;
 use crate::protocol::lifecycle::State;
-use crate::protocol::shown::safe;
+use crate::protocol::shown::{self, safe};
 use crate::spool::layout::Layout;
 use crate::watch::filesystem;
 
@@ -37,11 +38,31 @@ pub struct Options {
 pub fn check(global: &Global, options: &Options) -> Outcome {
     let config = global.load_config()?;
     let layout = global.existing_layout()?;
-    let found = findings::of_config(&layout, &global.config_path()?, &config);
+    let file = global.config_path()?;
+    let (user, is_other) = daemons_user(&layout, &file);
+    let found = findings::of_config(user, &layout, &file, &config);
     let (mut findings, mut notes) = (found.wrong, found.notes);
+    if is_other {
+        let name = person::name_of(user).unwrap_or_else(|| format!("uid {user}"));
+        notes.push(format!(
+            "{name} owns this root, so this checks it for a daemon that runs as {name}; root's own \
+             daemon would refuse it"
+        ));
+    }
     check_root(&layout, &config, &mut findings);
     check_system(&mut findings, &mut notes);
-    let deep = options.deep.then(|| deep::examine(&layout)).transpose()?;
+    let deep = match options.deep.then(|| deep::examine(&layout)).transpose() {
+        Ok(deep) => deep,
+        // What was found so far says more than this error.
+        Err(error) if !findings.is_empty() => {
+            findings.push(Finding {
+                what: format!("could not read everything: {error}"),
+                do_this: "fix what is listed above, then check again".to_owned(),
+            });
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
     report(global, &findings, &notes, deep.as_ref())?;
     let is_sound = deep.is_none_or(|deep| deep.is_sound());
     Ok(match (findings.is_empty(), is_sound) {
@@ -49,6 +70,20 @@ pub fn check(global: &Global, options: &Options) -> Outcome {
         (true, false) => 1,
         (true, true) => 0,
     })
+}
+
+/// The user that the daemon of this root runs as, and whether that is somebody else: root may look
+/// after the root of a user who owns the folder and its configuration.
+fn daemons_user(layout: &Layout, file: &Path) -> (u32, bool) {
+    let me = rustix::process::geteuid();
+    let owner_of = |path: &Path| path.metadata().ok().map(|found| found.uid());
+    match owner_of(layout.root()) {
+        Some(owner) if me.is_root() && owner != 0 => {
+            let is_theirs = owner_of(file).is_none_or(|it| it == owner);
+            (if is_theirs { owner } else { 0 }, is_theirs)
+        }
+        _ => (me.as_raw(), false),
+    }
 }
 
 /// The path itself, or what stands nearest above it.
@@ -105,6 +140,8 @@ fn write_unseen(folder: &Path) -> io::Result<()> {
 }
 
 fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
+    unwritable(layout, findings);
+    not_followed(layout, findings);
     if let Err(error) = could_be_made(layout).and_then(|()| layout.check_one_file_system()) {
         findings.push(Finding {
             what: format!("the root is unusable: {error}"),
@@ -115,7 +152,6 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
     if let Some((what, do_this)) = folders::shared(layout, config) {
         findings.push(Finding { what, do_this });
     }
-    unwritable(layout, findings);
     for folder in [layout.own(), layout.tmp()].map(nearest) {
         if let Err(error) = write_unseen(folder) {
             findings.push(Finding {
@@ -132,6 +168,35 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
         findings.push(Finding {
             what: format!("the root is on {}, a network file system", kind.name),
             do_this: "use a local disk, or set daemon.allow_network_fs = true".to_owned(),
+        });
+    }
+}
+
+/// Links and files in the place of folders where the daemon then writes nothing.
+fn not_followed(layout: &Layout, findings: &mut Vec<Finding>) {
+    let context = layout.context();
+    let state = context.join("state");
+    for folder in [context, state] {
+        let Ok(found) = folder.symlink_metadata() else {
+            continue;
+        };
+        let word = shown::path(&folder);
+        let (what, how) = match std::fs::read_link(&folder) {
+            Ok(target) => (
+                format!("a symbolic link to {}", target.display()),
+                format!("replace it with a folder that has the same files: rm {word}"),
+            ),
+            Err(_) if !found.is_dir() => {
+                ("no folder".to_owned(), format!("move it away: mv {word} ."))
+            }
+            Err(_) => continue,
+        };
+        findings.push(Finding {
+            what: format!(
+                "{} is {what}: the daemon writes no task states and no boards there",
+                folder.display()
+            ),
+            do_this: how,
         });
     }
 }

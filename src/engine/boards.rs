@@ -51,7 +51,7 @@ pub fn write(world: &World, all: bool) {
     let written = world.board.flush(world.now().wall, all);
     let trouble = written
         .err()
-        .map(|error| format!("can't write the boards in context/: {error}"));
+        .map(|error| format!("can't write the boards in context/: {error}; see handoffd check"));
     world.tell(Event::Boards(trouble));
 }
 

@@ -19,6 +19,7 @@ use crate::engine::world::World;
 use crate::policy::next;
 use crate::protocol::control::{Action, Command};
 use crate::protocol::lifecycle::State;
+use crate::protocol::shown::word;
 use crate::spool::foreign::own_states;
 use crate::spool::look::Identity;
 use crate::spool::reject::drop_again;
@@ -40,17 +41,10 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
     let Some(state) = states.first().copied() else {
         return match world.layout.submission(&id) {
             Some(path) => on_pending(world, name, identity, &command, &path, &id),
-            None => give_up(match world.layout.archived(&id) {
-                None => format!("no handoff has the id {id}"),
-                // Anything else would be refused there, too.
-                Some(State::Failed) if command.action == Action::Retry => format!(
-                    "{id} is packed in the archive; put it back with: handoffd archive --restore {id}"
-                ),
-                Some(state) => format!(
-                    "{}, and packed in the archive",
-                    pointless(command.action, state, &id)
-                ),
-            }),
+            None => give_up(world.layout.archived(&id).map_or_else(
+                || format!("no handoff has the id {id}"),
+                |state| packed(command.action, state, &id),
+            )),
         };
     };
     let Some(mut record) = load(world, state, &id) else {
@@ -132,6 +126,25 @@ pub fn carry_out(world: &World, name: &OsStr, whole: WholeCommand) {
     }
 }
 
+/// What a command is told whose handoff is packed in the archive.
+fn packed(action: Action, state: State, id: &str) -> String {
+    let restore = format!("handoffd archive --restore {id}");
+    match (action, state) {
+        // Anything else would be refused there, too.
+        (Action::Retry, State::Failed) => {
+            format!("{id} is packed in the archive; put it back with: {restore}")
+        }
+        (Action::Retry, _) => format!(
+            "can't retry {id}: already completed, and packed in the archive; to run it again: \
+             {restore} && mv handoffs/completed/{id}.json handoffs/pending/"
+        ),
+        _ => format!(
+            "{}; it is packed in the archive",
+            pointless(action, state, id)
+        ),
+    }
+}
+
 /// What a command is told that has nothing to act on where its handoff stands.
 pub fn pointless(action: Action, state: State, id: &str) -> String {
     let instead = match (action, state) {
@@ -201,7 +214,10 @@ fn on_pending(
                 world,
                 name,
                 identity,
-                &format!("{id} in pending/ is not a complete request"),
+                &format!(
+                    "{id} in pending/ is not a complete request; to take it back: rm {}",
+                    word(&world.layout.relative(path))
+                ),
             );
             world.tell(Event::Unmoved { id: id.to_owned() });
         }

@@ -19,24 +19,29 @@ use crate::runner::launch::working_dir;
 
 /// Everything that is wrong with a configuration file and what it names, each once.
 pub fn all(root: &Path, file: &Path, config: &Config) -> Vec<Wrong> {
-    let mut wrong: Vec<Wrong> = configuration(root, file).into_iter().collect();
+    all_for(me(), root, file, config)
+}
+
+/// The same for a daemon that runs as this user.
+pub fn all_for(daemon: u32, root: &Path, file: &Path, config: &Config) -> Vec<Wrong> {
+    let mut wrong: Vec<Wrong> = configuration(daemon, root, file).into_iter().collect();
     for specialist in config.specialists.values() {
-        wrong.extend(self::specialist(root, specialist));
+        wrong.extend(specialist_for(daemon, root, specialist));
     }
     let notify = &config.notify;
     let commands = [&notify.failed, &notify.waiting_human, &notify.completed];
     let gates = config.gates.iter().map(|gate| &gate.command);
     for argv in commands.into_iter().flatten().chain(gates) {
-        wrong.extend(command(root, argv));
+        wrong.extend(command_for(daemon, root, argv));
     }
     let mut seen = BTreeSet::new();
     wrong.retain(|wrong| seen.insert(wrong.what.clone()));
     wrong
 }
 
-fn configuration(root: &Path, file: &Path) -> Option<Wrong> {
-    let mut looked = Looked::new(root, None);
-    if runs_as_root() {
+fn configuration(daemon: u32, root: &Path, file: &Path) -> Option<Wrong> {
+    let mut looked = Looked::new(daemon, root, None);
+    if daemon == 0 {
         // The owner of the root decides which file is called handoffd.toml.
         looked.own(root);
     }
@@ -54,9 +59,13 @@ pub fn attempt(root: &Path, config: &Config, specialist: &Specialist) -> Option<
 
 /// What is wrong with its command, and the one that verifies its work.
 pub fn specialist(root: &Path, specialist: &Specialist) -> Option<Wrong> {
+    specialist_for(me(), root, specialist)
+}
+
+fn specialist_for(daemon: u32, root: &Path, specialist: &Specialist) -> Option<Wrong> {
     let user = specialist.user.as_ref();
     let user = user.and_then(|user| users::account(user).ok());
-    let mut looked = Looked::new(root, user.map(|user| user.uid));
+    let mut looked = Looked::new(daemon, root, user.map(|user| user.uid));
     let folder = working_dir(specialist, root);
     let path = specialist.env.get("PATH").map(OsString::from);
     let setup = specialist.workspace.as_ref().map(|it| &it.setup);
@@ -77,13 +86,19 @@ pub fn specialist(root: &Path, specialist: &Specialist) -> Option<Wrong> {
 
 /// What is wrong with a command that runs beside the attempts: a gate, or one that tells people.
 pub fn command(root: &Path, argv: &[String]) -> Option<Wrong> {
-    let mut looked = Looked::new(root, None);
+    command_for(me(), root, argv)
+}
+
+fn command_for(daemon: u32, root: &Path, argv: &[String]) -> Option<Wrong> {
+    let mut looked = Looked::new(daemon, root, None);
     looked.command(argv.iter(), root, None);
     looked.wrong()
 }
 
-fn runs_as_root() -> bool {
-    rustix::process::geteuid().is_root()
+/// The user that this process runs as.
+/// The user that this process runs as.
+pub fn me() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// What was looked at, up to the first thing that is wrong.
@@ -95,8 +110,7 @@ struct Looked<'a> {
 }
 
 impl<'a> Looked<'a> {
-    fn new(root: &'a Path, command: Option<u32>) -> Self {
-        let daemon = rustix::process::geteuid().as_raw();
+    fn new(daemon: u32, root: &'a Path, command: Option<u32>) -> Self {
         Self {
             root,
             runs: Runs { daemon, command },

@@ -130,7 +130,7 @@ impl Engine {
                     }
                 })
                 .map(|config| {
-                    let found = findings::of_config(&world.layout, file, &config);
+                    let found = findings::of_config(rights::me(), &world.layout, file, &config);
                     (config, found)
                 });
             world.tell(Event::Reloaded(loaded));

@@ -168,6 +168,28 @@ fn a_packed_failure_can_be_put_back_and_retried() {
     assert_eq!(tried(&record), 2);
 }
 
+#[test]
+fn advice_for_what_is_packed_can_be_followed() {
+    let root = Root::new();
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &orders("mark ran"));
+    root.completed("x");
+    make_old(&root, "completed", "x");
+    said(&root, &["archive"]);
+    assert!(!root.state("completed", "x").exists());
+    let told = String::from_utf8(root.cli(&["retry", "x"]).stderr).unwrap();
+    let advice = "handoffd archive --restore x && mv handoffs/completed/x.json handoffs/pending/";
+    assert!(told.contains(advice), "{told}");
+    said(&root, &["archive", "--restore", "x"]);
+    fs::rename(root.state("completed", "x"), root.pending("x.json")).unwrap();
+    let ran = |record: &Value| tried(record) == 2;
+    root.record_that("completed", "x", ran);
+    for action in ["cancel", "approve"] {
+        let told = String::from_utf8(root.cli(&[action, "x"]).stderr).unwrap();
+        assert!(!told.contains("ls "), "{told}");
+    }
+}
+
 fn tried(record: &Value) -> usize {
     record["handoffd"]["attempts"].as_array().unwrap().len()
 }

@@ -152,3 +152,41 @@ fn a_schema_that_may_be_missing_is_a_warning() {
     assert_eq!(found, []);
     assert!(warnings.contains("input_schema of @a"), "{warnings}");
 }
+
+#[test]
+fn check_names_a_link_where_the_daemon_then_writes_nothing() {
+    use std::os::unix::fs::symlink;
+    for (folder, is_link) in [
+        ("context", true),
+        ("context/state", true),
+        ("context/state", false),
+    ] {
+        let root = Root::new();
+        let path = root.path(folder);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _ = std::fs::remove_dir_all(&path);
+        let elsewhere = tempfile::tempdir().unwrap();
+        if is_link {
+            symlink(elsewhere.path(), &path).unwrap();
+        } else {
+            std::fs::write(&path, "").unwrap();
+        }
+        for args in [&["check"][..], &["check", "--deep"]] {
+            let output = root.command(args).output().unwrap();
+            let told = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{folder}: {told}");
+            assert!(told.contains(&path.display().to_string()), "{told}");
+            assert!(told.contains("writes no task states"), "{told}");
+        }
+        let state = serde_json::json!({
+            "task_id": "T", "task_title": "t", "phase": "planning", "version": 1
+        });
+        std::fs::write(root.path("state.json"), state.to_string()).unwrap();
+        let file = root.path("state.json").display().to_string();
+        let output = root.command(&["state", "save", &file]).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("replace it with a folder"), "{told}");
+        assert_eq!(elsewhere.path().read_dir().unwrap().count(), 0);
+    }
+}

@@ -125,6 +125,82 @@ fn what_root_makes_on_the_root_of_another_belongs_to_its_owner() {
 }
 
 #[test]
+fn root_checks_the_root_of_another_as_its_owner_would_run_it() {
+    let Some(root) = owned() else { return };
+    let check = |args: &[&str]| {
+        let output = root.command(args).output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    give(&root);
+    let (code, told) = check(&["check"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("owns this root"), "{told}");
+    let (_, told) = check(&["check", "--deep"]);
+    assert!(
+        told.contains("the configuration and the root are fine"),
+        "{told}"
+    );
+    // A configuration of somebody else is another matter.
+    lchown(root.path("handoffd.toml"), Some(OTHER), None).unwrap();
+    let (code, told) = check(&["check"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("run anything as root"), "{told}");
+    give(&root);
+    fs::create_dir_all(root.path(".handoffd/run")).unwrap();
+    fs::create_dir_all(root.path("audit/sessions")).unwrap();
+    fs::create_dir_all(root.path("context/state")).unwrap();
+    give(&root);
+    let files = [".handoffd/run/keeper.v1.lock", "context/state/T.lock"];
+    for file in files {
+        fs::write(root.path(file), "").unwrap();
+    }
+    lchown(root.path("audit/sessions"), Some(0), Some(0)).unwrap();
+    let (code, told) = check(&["check", "--deep"]);
+    assert_eq!(code, Some(2), "{told}");
+    for path in [files[0], files[1], "audit/sessions"] {
+        let advice = format!("chown {OWNER}:{GROUP} {}", root.path(path).display());
+        assert!(told.contains(&advice), "{path}: {told}");
+    }
+}
+
+#[test]
+fn what_its_owner_may_not_read_is_named_with_who_can_change_that() {
+    let Some(root) = owned() else { return };
+    give(&root);
+    let as_owner = |args: &[&str]| {
+        let mut command = root.command(args);
+        command.uid(OWNER).gid(GROUP).current_dir("/").output()
+    };
+    if as_owner(&["status"]).is_err() {
+        eprintln!("nothing was tried: another user can't run this program");
+        return;
+    }
+    fs::create_dir_all(root.path("audit")).unwrap();
+    give(&root);
+    let record = "handoffs/completed/done.json";
+    for (path, args) in [
+        ("handoffd.toml", &["check"][..]),
+        (record, &["show", "done"]),
+        (record, &["check", "--deep"]),
+        ("audit", &["check", "--deep"]),
+        ("handoffs/waiting", &["run", "--drain"]),
+        ("audit", &["run", "--drain"]),
+    ] {
+        let path = root.path(path);
+        let mode = path.metadata().unwrap().permissions();
+        lchown(&path, Some(0), Some(0)).unwrap();
+        let closed = if path.is_dir() { 0o700 } else { 0o600 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(closed)).unwrap();
+        let told = said(&as_owner(args).unwrap());
+        let advice = format!("chown {OWNER}:{GROUP} {}", path.display());
+        assert!(told.contains(&advice), "{args:?}: {told}");
+        assert!(!told.contains("chmod"), "{args:?}: {told}");
+        fs::set_permissions(&path, mode).unwrap();
+        give(&root);
+    }
+}
+
+#[test]
 fn who_does_not_own_a_folder_is_refused_before_anything_is_written() {
     let Some(root) = owned() else { return };
     let state = json!({ "task_id": "T", "task_title": "t", "phase": "planning", "version": 1 });

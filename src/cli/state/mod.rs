@@ -127,7 +127,9 @@ fn store_failed(error: StoreError) -> Failed {
         StoreError::Conflict { .. } => "CONFLICT",
         StoreError::Locked { .. } => "LOCKED",
         StoreError::NewerFormat { .. } => "NEWER_FORMAT",
-        StoreError::NotAFile { .. } | StoreError::Broken { .. } => "BROKEN_STATE",
+        StoreError::NotAFile { .. } | StoreError::NotAFolder { .. } | StoreError::Broken { .. } => {
+            "BROKEN_STATE"
+        }
         StoreError::TooLarge { .. } => "TOO_LARGE",
         StoreError::Io { .. } => "ERROR",
     };
@@ -141,7 +143,7 @@ fn store_failed(error: StoreError) -> Failed {
         StoreError::Locked {
             holder: Some(holder),
             ..
-        } => (124, vec![("holder", json!(holder))]),
+        } => (124, vec![("holder", holder.to_json())]),
         StoreError::Locked { holder: None, .. } => (124, Vec::new()),
         _ => (1, Vec::new()),
     };

@@ -24,15 +24,16 @@ pub struct Findings {
     pub notes: Vec<String>,
 }
 
-/// Looks at everything that a configuration names. `file` is where it was read from.
-pub fn of_config(layout: &Layout, file: &Path, config: &Config) -> Findings {
+/// Looks at everything that a configuration names, for a daemon that runs as `user`. `file` is where the
+/// configuration was read from.
+pub fn of_config(user: u32, layout: &Layout, file: &Path, config: &Config) -> Findings {
     let mut found = Findings::default();
     named::check(layout, config, &mut found.wrong, &mut found.notes);
     agents::check(layout, config, &mut found.wrong, &mut found.notes);
     for (what, do_this) in confine::check(config) {
         found.wrong.push(Finding { what, do_this });
     }
-    let wrong = rights::all(layout.root(), file, config);
+    let wrong = rights::all_for(user, layout.root(), file, config);
     found.wrong.extend(wrong.into_iter().map(|wrong| Finding {
         what: wrong.what,
         do_this: wrong.advice,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::lock::Holder;
+use super::lock::Held;
 use crate::protocol::task::{FORMAT, TaskId};
 
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum StoreError {
     Locked {
         task: TaskId,
         waited: Duration,
-        holder: Option<Holder>,
+        holder: Option<Held>,
     },
     #[error(
         "{} has format {found}, but this version knows formats up to {FORMAT}: left as it is; \
@@ -34,6 +34,8 @@ pub enum StoreError {
     NewerFormat { path: PathBuf, found: String },
     #[error("{} is {what}, not a file", path.display())]
     NotAFile { path: PathBuf, what: &'static str },
+    #[error("{} is {what}, not a folder: replace it with a folder", path.display())]
+    NotAFolder { path: PathBuf, what: &'static str },
     #[error("{} is broken and left as it is: {why}", path.display())]
     Broken { path: PathBuf, why: String },
     #[error("{} would have {size} bytes; at most {most} are allowed", path.display())]
@@ -65,9 +67,22 @@ fn conflict(task: &TaskId, stored: Option<u64>, brought: u64) -> String {
     }
 }
 
-fn held_by(holder: Option<&Holder>) -> String {
+fn held_by(holder: Option<&Held>) -> String {
     match holder {
-        Some(holder) => format!("{holder} holds the lock"),
+        Some(Held::ByUs(holder)) => format!("{holder} holds the lock"),
+        Some(Held::ByOther { pid, program }) => {
+            let named = program.as_ref().map(|name| format!(" ({name:?})"));
+            format!(
+                "process {pid}{} holds the lock, and it is not handoffd; see what it does: ps -fp \
+                 {pid}",
+                named.unwrap_or_default()
+            )
+        }
+        Some(Held::Unseen) => {
+            "a process that can't be seen from here holds the lock, perhaps outside of this \
+             container"
+                .to_owned()
+        }
         None => "the holder of the lock is unknown".to_owned(),
     }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::error::StoreError;
 use super::file::{open_plain, read_plain};
@@ -68,6 +69,88 @@ impl Holder {
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "the lock lives with its file")] File);
 
+/// Who holds a lock that somebody else waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// The process that wrote the note.
+    ByUs(Holder),
+    /// A process that wrote none: the note is of somebody who held it before.
+    ByOther { pid: u32, program: Option<String> },
+    /// A process of another container or host.
+    Unseen,
+}
+
+impl Held {
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::ByUs(holder) => json!(holder),
+            Self::ByOther { pid, program } => json!({ "pid": pid, "program": program }),
+            Self::Unseen => json!({ "pid": null, "program": null }),
+        }
+    }
+
+    /// The system knows who holds a lock; what the file says may be older.
+    fn find(path: &Path) -> Option<Self> {
+        let note = Holder::read(path);
+        match locker(path) {
+            None => note
+                .filter(|note| is_alive(note.pid) != Some(false))
+                .map(Self::ByUs),
+            Some(0) => Some(Self::Unseen),
+            Some(pid) => Some(match note {
+                Some(note) if note.pid == pid => Self::ByUs(note),
+                _ => Self::ByOther {
+                    pid,
+                    program: program_of(pid),
+                },
+            }),
+        }
+    }
+}
+
+/// The process that holds the lock of this file, where the system tells; 0 where it is one that has
+/// no number here.
+fn locker(path: &Path) -> Option<u32> {
+    let file = std::fs::symlink_metadata(path).ok()?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let inode = file.ino().to_string();
+    let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+    let device = format!("{major:02x}:{minor:02x}");
+    // Some file systems have another device number here than a file of theirs has.
+    let mut elsewhere = None;
+    for line in locks.lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", pid, place, ..] = fields.as_slice() else {
+            continue;
+        };
+        let Some((on, found)) = place.rsplit_once(':') else {
+            continue;
+        };
+        if found != inode {
+            continue;
+        }
+        let pid = pid.parse().unwrap_or(0);
+        if on == device {
+            return Some(pid);
+        }
+        elsewhere.get_or_insert(pid);
+    }
+    elsewhere
+}
+
+/// None where the system does not tell.
+fn is_alive(pid: u32) -> Option<bool> {
+    let processes = Path::new("/proc/self");
+    processes
+        .exists()
+        .then(|| Path::new("/proc").join(pid.to_string()).exists())
+}
+
+fn program_of(pid: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 /// Takes the lock, or says after `wait` who holds it. While it waits it asks `still` now and
 /// then whether there is any point in waiting.
 pub(super) fn take(
@@ -88,7 +171,7 @@ pub(super) fn take(
             return Err(StoreError::Locked {
                 task: task.clone(),
                 waited: wait,
-                holder: Holder::read(path),
+                holder: Held::find(path),
             });
         }
         std::thread::sleep(uneven(pause));

@@ -35,8 +35,8 @@ use crate::protocol::task::{Change, FOLDER, MAX_APPLIED, StateError, TaskId, Tas
 
 pub use error::StoreError;
 pub use file::read_plain;
-pub use lock::Holder;
 use lock::Lock;
+pub use lock::{Held, Holder};
 
 /// How large a state may become.
 pub const MAX_STATE_SIZE: u64 = 8 << 20;
@@ -207,7 +207,10 @@ impl Store {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(StoreError::io(&self.folder, error)),
+            Err(error) => {
+                self.has_folder()?;
+                return Err(StoreError::io(&self.folder, error));
+            }
         };
         let mut tasks: Vec<TaskId> = entries
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -219,13 +222,26 @@ impl Store {
 
     /// Whether the folder is there. A link in its place may lead out of the root.
     fn has_folder(&self) -> Result<bool, StoreError> {
-        match fs::symlink_metadata(&self.folder) {
-            Ok(found) if found.is_symlink() => {
-                let (path, what) = (self.folder.clone(), "a symbolic link");
-                Err(StoreError::NotAFile { path, what })
-            }
-            found => Ok(found.is_ok_and(|found| found.is_dir())),
+        let mut is_there = false;
+        for folder in [self.folder.parent(), Some(&self.folder)]
+            .into_iter()
+            .flatten()
+        {
+            is_there = match fs::symlink_metadata(folder) {
+                Ok(found) if found.is_dir() => true,
+                Ok(found) => {
+                    let path = folder.to_owned();
+                    let what = if found.is_symlink() {
+                        "a symbolic link"
+                    } else {
+                        "a file"
+                    };
+                    return Err(StoreError::NotAFolder { path, what });
+                }
+                Err(_) => false,
+            };
         }
+        Ok(is_there)
     }
 
     fn make_folder(&self) -> Result<(), StoreError> {

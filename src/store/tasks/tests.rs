@@ -162,12 +162,47 @@ fn who_waits_in_vain_is_told_for_whom() {
     assert!(said.contains(&std::process::id().to_string()), "{said}");
     assert!(matches!(
         error,
-        StoreError::Locked { holder: Some(holder), .. } if !holder.program.is_empty()
+        StoreError::Locked { holder: Some(Held::ByUs(holder)), .. } if !holder.program.is_empty()
     ));
     // Readers don't care.
     assert_eq!(store.load(&task("x")).unwrap().unwrap().version(), 1);
     drop(held);
     store.save(&state("x", 2)).unwrap();
+}
+
+#[test]
+fn a_lock_of_another_program_is_not_said_to_be_who_held_it_before() {
+    if !Path::new("/proc/locks").exists() {
+        eprintln!("nothing was tried: this system does not tell who holds a lock");
+        return;
+    }
+    let (dir, store) = setup();
+    store.save(&state("x", 1)).unwrap();
+    let path = dir.path().join(FOLDER).join("x.lock");
+    let before = r#"{"pid":999999999,"program":"earlier","since":"2026-11-19T08:00:00.000Z"}"#;
+    fs::write(&path, before).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let error = store
+        .waiting(Duration::from_millis(10))
+        .save(&state("x", 2))
+        .unwrap_err();
+    let said = error.to_string();
+    assert!(
+        !said.contains("earlier") && !said.contains("999999999"),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("process {} ", std::process::id())),
+        "{said}"
+    );
+    assert!(said.contains("it is not handoffd"), "{said}");
+    let own = std::process::id();
+    assert!(matches!(
+        error,
+        StoreError::Locked { holder: Some(Held::ByOther { pid, program: Some(_) }), .. }
+            if pid == own
+    ));
 }
 
 #[test]
