@@ -176,7 +176,13 @@ fn check_root(layout: &Layout, config: &Config, findings: &mut Vec<Finding>) {
 fn not_followed(layout: &Layout, findings: &mut Vec<Finding>) {
     let context = layout.context();
     let state = context.join("state");
-    for folder in [context, state] {
+    let of_tasks = "no task states and no boards";
+    let folders = [
+        (context, of_tasks),
+        (state, of_tasks),
+        (layout.artifacts(), "no artifacts"),
+    ];
+    for (folder, nothing) in folders {
         let Ok(found) = folder.symlink_metadata() else {
             continue;
         };
@@ -193,7 +199,7 @@ fn not_followed(layout: &Layout, findings: &mut Vec<Finding>) {
         };
         findings.push(Finding {
             what: format!(
-                "{} is {what}: the daemon writes no task states and no boards there",
+                "{} is {what}: the daemon writes {nothing} there",
                 folder.display()
             ),
             do_this: how,

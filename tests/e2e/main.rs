@@ -74,6 +74,7 @@ mod schemas;
 mod secrets;
 mod seeing;
 mod sharing;
+mod shortage;
 mod storm;
 mod strangers;
 mod tasks;

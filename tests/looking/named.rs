@@ -156,6 +156,12 @@ fn a_schema_that_may_be_missing_is_a_warning() {
 #[test]
 fn check_names_a_link_where_the_daemon_then_writes_nothing() {
     use std::os::unix::fs::symlink;
+    let root = Root::new();
+    let _ = fs::remove_dir_all(root.path("artifacts"));
+    symlink("elsewhere", root.path("artifacts")).unwrap();
+    let told = root.run(&["check"]).stdout;
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.contains("writes no artifacts there"), "{told}");
     for (folder, is_link) in [
         ("context", true),
         ("context/state", true),
