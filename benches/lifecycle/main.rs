@@ -24,6 +24,7 @@ mod bare;
 mod chart;
 mod document;
 mod durability;
+mod floods;
 mod history;
 mod idle;
 mod limits;
@@ -50,7 +51,7 @@ use results::{Results, Section};
 use rig::INTERRUPTED;
 
 /// In this order: some hold their figures against those of sections before them.
-const SECTIONS: [&str; 10] = [
+const SECTIONS: [&str; 11] = [
     "limits",
     "throughput",
     "durability",
@@ -59,6 +60,7 @@ const SECTIONS: [&str; 10] = [
     "recovery",
     "backlog",
     "history",
+    "floods",
     "idle",
     "peers",
 ];
@@ -132,6 +134,7 @@ fn measure(name: &str, options: &Options, before: &Results) -> (Section, bool) {
         "recovery" => recovery::run(options, &mut section),
         "backlog" => backlog::run(options, &mut section),
         "history" => history::run(options, &mut section),
+        "floods" => floods::run(options, &mut section),
         "idle" => idle::run(options, &mut section),
         _ => peers::run(options, &mut section),
     }));
