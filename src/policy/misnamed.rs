@@ -17,6 +17,11 @@ use crate::protocol::view::View;
 /// More edits than this make another word.
 const MOST_EDITS: usize = 2;
 
+/// So many unknown fields of an object are looked at, and so many reported. A person writes fewer, and a
+/// document may have half a million.
+const LOOKED_AT: usize = 1000;
+const REPORTED: usize = 20;
+
 /// Known words this short differ from other words by their first letter alone: date and gate.
 const SHORT: usize = 5;
 
@@ -94,8 +99,11 @@ fn in_object(
             .any(|names| names.contains(&key))
     };
     let unknown = object.keys().filter(|key| !is_ours(key));
-    let meant = unknown.filter_map(|key| Some((key, meant(key, known)?)));
+    let meant = unknown
+        .take(LOOKED_AT)
+        .filter_map(|key| Some((key, meant(key, known)?)));
     meant
+        .take(REPORTED)
         .map(|(key, meant)| {
             let why = format!("unknown field; did you mean `{meant}`?");
             FieldError::new(join(path, key), why)
@@ -105,6 +113,10 @@ fn in_object(
 
 /// The name that was probably meant.
 fn meant(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    let longest = known.iter().map(|name| name.len()).max()?;
+    if key.len() > 2 * longest {
+        return None;
+    }
     let plain = in_snake_case(key);
     let configured = CONFIGURED.iter().find(|(theirs, _)| *theirs == plain);
     if let Some((_, ours)) = configured {

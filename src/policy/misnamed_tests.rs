@@ -76,3 +76,17 @@ fn packages_and_reports_are_read_inside_handoff_too() {
     );
     assert_eq!(found(&json!({"priorty": 1})), Vec::<String>::new());
 }
+
+#[test]
+fn a_hostile_document_costs_little_and_says_little() {
+    let mut request = json!({"target": {"agent_id": "a"}});
+    let map = request.as_object_mut().unwrap();
+    for n in 0..100 {
+        map.insert(format!("priorit{n:02}"), json!(1));
+    }
+    map.insert("p".repeat(4_000_000), json!(1));
+    for n in 0..100_000 {
+        map.insert(format!("own field {n}"), json!(1));
+    }
+    assert_eq!(found(&request).len(), 20);
+}
