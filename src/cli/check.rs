@@ -16,7 +16,7 @@ use crate::cli::{Failed, Global, Outcome, out, person};
 use crate::clock::{Clock, Wall};
 use crate::config::Config;
 use crate::engine::findings::{self, Finding};
-use crate::engine::folders;
+use crate::engine::{folders, rights};
 use crate::inspect::deep::{self, Examined};
 use crate::inspect::owners;
 use crate::protocol::lifecycle::State;
@@ -49,6 +49,7 @@ pub fn check(global: &Global, options: &Options) -> Outcome {
              daemon would refuse it"
         ));
     }
+    notes.extend(rights::above(user, layout.root()).map(|wrong| wrong.to_string()));
     check_root(&layout, &config, &mut findings);
     check_system(&mut findings, &mut notes);
     let deep = match options.deep.then(|| deep::examine(&layout)).transpose() {

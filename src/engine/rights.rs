@@ -39,6 +39,20 @@ pub fn all_for(daemon: u32, root: &Path, file: &Path, config: &Config) -> Vec<Wr
     wrong
 }
 
+/// What is wrong with the folders above the root. It is said and not refused: what lies in the root is
+/// closed all the same, until somebody exchanges the whole root between two starts.
+pub fn above(daemon: u32, root: &Path) -> Option<Wrong> {
+    let mut looked = Looked::new(daemon, root, None);
+    for folder in root.canonicalize().ok()?.ancestors().skip(1) {
+        looked.look(folder, false);
+    }
+    let wrong = looked.wrong()?;
+    Some(Wrong {
+        what: format!("{}: everybody may put another root in place", wrong.what),
+        advice: wrong.advice,
+    })
+}
+
 fn configuration(daemon: u32, root: &Path, file: &Path) -> Option<Wrong> {
     let mut looked = Looked::new(daemon, root, None);
     if daemon == 0 {

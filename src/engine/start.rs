@@ -106,6 +106,9 @@ pub fn run(options: &Options, greet: impl FnOnce(&Config, &str)) -> Result<(), S
     if let Some(wrong) = unusable(&layout, &config_path, &config) {
         return Err(in_root(wrong));
     }
+    if let Some(wrong) = rights::above(rights::me(), &root) {
+        tracing::warn!("{wrong}");
+    }
     layout
         .ensure()
         .map_err(|error| StartError::in_root(&root, "", &error))?;

@@ -359,6 +359,11 @@ pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
 }
 
 /// Makes a child that begins at [`begin`] on the stack in `args`.
+///
+/// # Safety
+///
+/// The stack is the child's alone, and it and `plan` stay until the child has become its command or has
+/// ended.
 #[cfg(target_arch = "x86_64")]
 unsafe fn start(args: &CloneArgs, plan: &Plan) -> isize {
     let result;
@@ -407,6 +412,11 @@ pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
 }
 
 /// Makes a child that begins at [`begin`] on the stack in `args`.
+///
+/// # Safety
+///
+/// The stack is the child's alone, and it and `plan` stay until the child has become its command or has
+/// ended.
 #[cfg(target_arch = "aarch64")]
 unsafe fn start(args: &CloneArgs, plan: &Plan) -> isize {
     let result;
@@ -434,6 +444,11 @@ unsafe fn start(args: &CloneArgs, plan: &Plan) -> isize {
     result
 }
 
+/// Makes a system call, and nothing else. Gives back an error as a negative number.
+///
+/// # Safety
+///
+/// The arguments are what that call takes; what they point to is valid for as long as it needs.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
     // SAFETY: the caller's promise.
@@ -446,50 +461,16 @@ pub(super) unsafe fn system(number: libc::c_long, args: [usize; 4]) -> isize {
     result as isize
 }
 
+/// Makes no child here, and says so.
+///
+/// # Safety
+///
+/// None: it is unsafe like its twins.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn start(_args: &CloneArgs, _plan: &Plan) -> isize {
     -(libc::ENOSYS as isize)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::keeper::cgroup;
-    use std::os::fd::AsFd;
-
-    #[test]
-    fn a_child_that_goes_into_its_cgroup_itself_is_there_before_it_is_its_command() {
-        let Ok(dir) = cgroup::base(&format!("join-{}", std::process::id())) else {
-            eprintln!("nothing was tried: no cgroup can be made here");
-            return;
-        };
-        let null = File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/null")
-            .unwrap();
-        let args = [c"/bin/sleep".as_ptr(), c"600".as_ptr(), std::ptr::null()];
-        let (tried, none) = ([args[0], std::ptr::null()], [std::ptr::null()]);
-        let plan = Plan {
-            candidates: tried.as_ptr(),
-            argv: args.as_ptr(),
-            envp: none.as_ptr(),
-            cwd: c"/".as_ptr(),
-            limits: [(libc::RLIMIT_NOFILE, None), (libc::RLIMIT_FSIZE, None)],
-            stdio: [null.as_raw_fd(); 3],
-            ignored: 0,
-            errors: None,
-            failed: AtomicU64::new(0),
-            confine: std::ptr::null(),
-        };
-        let folder = File::open(&dir).unwrap();
-        let (pid, word) = by_joining(folder.as_fd(), plan).unwrap();
-        let members = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap();
-        assert_eq!(members.trim(), pid.to_string());
-        cgroup::kill(&dir);
-        // SAFETY: no memory of ours is involved.
-        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-        assert_eq!(word.failure(), None);
-        cgroup::remove(&dir).unwrap();
-    }
-}
+#[path = "clone_tests.rs"]
+mod tests;

@@ -153,6 +153,24 @@ fn a_configuration_elsewhere_is_looked_at_too() {
 }
 
 #[test]
+fn a_folder_above_the_root_that_everybody_may_write_to_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::at(&folder.path().join("root"), "");
+    fs::set_permissions(root.dir(), Permissions::from_mode(0o755)).unwrap();
+    chmod(folder.path(), 0o777);
+    let wanted = format!("chmod o-w {}", folder.path().display());
+    let checked = root.cli(&["check"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", said(&checked));
+    assert!(said(&checked).contains(&wanted), "{}", said(&checked));
+    let drained = root.cli(&["run", "--drain"]);
+    assert_eq!(drained.status.code(), Some(0), "{}", said(&drained));
+    assert!(said(&drained).contains(&wanted), "{}", said(&drained));
+    chmod(folder.path(), 0o1777);
+    let checked = root.cli(&["check"]);
+    assert!(!said(&checked).contains("chmod"), "{}", said(&checked));
+}
+
+#[test]
 fn a_configuration_that_was_opened_to_everybody_is_not_read_again() {
     let root = with_script("");
     let daemon = Daemon::start(&root);
