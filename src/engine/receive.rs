@@ -1,6 +1,7 @@
 //! Receiving: looking up on disk what [`crate::policy::receive`] judges.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -76,8 +77,9 @@ pub fn receipt(
     runs: bool,
 ) -> Receipt {
     let config = &desk.config;
+    let links = LazyCell::new(links);
     let mut findings = Findings {
-        input: input_check(desk, view, links, request, config),
+        input: input_check(desk, view, || Links::clone(&links), request, config),
         output: output_schema(desk, request, config),
         references: Vec::new(),
     };
@@ -99,8 +101,11 @@ pub fn receipt(
             findings.references.push(Reference { field, path, found });
         }
     }
+    // The daemon's own returns have the words of a result or of a person: an answer is never refused
+    // for its style.
+    let is_own = || view.dialect == Dialect::Package && links.mark.is_some();
     let rules = Rules {
-        strict: config.intake.strict,
+        strict: config.intake.strict && !is_own(),
         schema_may_be_missing: config.intake.missing_schema == MissingSchema::Warn,
     };
     receive(view, &findings, rules)

@@ -83,7 +83,8 @@ pub fn deliver(record: &mut Record, delivered: &Delivered) {
     if !delivered.artifacts.is_empty() {
         let theirs = record.doc.get("output").cloned();
         record.lift("output", output(theirs.as_ref(), None, delivered));
-        record.lift("validation", verified(None, delivered));
+        let claimed = record.doc.get("validation").cloned();
+        record.lift("validation", verified(claimed.as_ref(), delivered));
     }
 }
 

@@ -186,6 +186,7 @@ pub fn receive(view: &View<'_>, findings: &Findings, rules: Rules) -> Receipt {
     } else {
         warnings.extend(slips);
     }
+    let warnings = rules::bounded(warnings);
     let refusal = refused(view, &errors, &missing, only_slips);
     let blockers: Vec<FieldError> = errors.into_iter().chain(missing).collect();
     Receipt {

@@ -53,7 +53,8 @@ pub(super) fn check(
     result: &mut Map<String, Value>,
     known: Known<'_>,
 ) -> Result<Vec<String>, Box<Failure>> {
-    let sorted = rules::sort(findings(claimed, result), Kind::Result, known.strict);
+    let mut sorted = rules::sort(findings(claimed, result), Kind::Result, known.strict);
+    sorted.warnings = rules::bounded(sorted.warnings);
     if !sorted.errors.is_empty() {
         return Err(Box::new(broken(sorted.errors, result)));
     }

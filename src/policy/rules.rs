@@ -141,6 +141,20 @@ pub fn sort(findings: Vec<Finding>, kind: Kind, strict: bool) -> Sorted {
     sorted
 }
 
+/// The most warnings of one document.
+const MOST_WARNINGS: usize = 50;
+
+/// The first warnings, and how many more there are: a document may break a rule in each of its values.
+#[must_use]
+pub fn bounded(mut warnings: Vec<FieldError>) -> Vec<FieldError> {
+    let more = warnings.len().saturating_sub(MOST_WARNINGS);
+    if more > 0 {
+        warnings.truncate(MOST_WARNINGS);
+        warnings.push(FieldError::new("warnings", format!("{more} more")));
+    }
+    warnings
+}
+
 /// Open questions whose priority is not of the list.
 pub fn odd_priorities(questions: Option<&Value>, path: &str) -> Vec<Finding> {
     const PRIORITIES: [&str; 3] = ["high", "medium", "low"];

@@ -145,6 +145,32 @@ fn a_question_to_a_person_returns_with_the_answer() {
 }
 
 #[test]
+fn an_answer_is_never_refused_for_its_style() {
+    let root = team(
+        "intake.strict = true",
+        r#"echo '{"status": "complete", "summary": "done"}'"#,
+    );
+    let _daemon = Daemon::start(&root);
+    root.drop_request("p", &package(json!({})));
+    let back = returned(&root, &root.completed("p"));
+    let warnings = back["acknowledgment"]["warnings"].to_string();
+    assert!(warnings.contains("rule telling-summary"), "{warnings}");
+    root.drop_request(
+        "q",
+        &package(json!({ "to": { "agent": "human" }, "type": null })),
+    );
+    root.waiting("q");
+    root.answer("approve", "q", json!({ "comment": "ok" }));
+    let back = returned(&root, &root.completed("q"));
+    assert_eq!(back["handoff"]["context"]["summary"], "ok");
+    // Whoever writes such a package keeps to the letter.
+    let forged = json!({ "handoff": with(back["handoff"].clone(), json!({ "id": "f" })),
+                         "handoffd": back["handoffd"] });
+    root.drop_request("f", &forged);
+    assert_eq!(root.failed("f").1, "SCHEMA_VALIDATION_FAILED");
+}
+
+#[test]
 fn nothing_returns_where_something_else_follows_or_nobody_is_meant() {
     let steps = "workflows.w.steps = [{ phase = 'a', agent = '@guard' }, \
                  { phase = 'b', agent = '@architect' }]\n\

@@ -337,6 +337,23 @@ fn the_rules_of_quality_are_warnings_and_to_the_letter_errors() {
 }
 
 #[test]
+fn many_breaches_are_counted_and_not_all_told() {
+    let root = Root::with(NO_RETRY);
+    let _daemon = Daemon::start(&root);
+    let flags: serde_json::Map<String, Value> =
+        (0..5000).map(|n| (format!("f{n}"), false.into())).collect();
+    let none: Vec<String> = (0..5000).map(|n| format!("none/{n}.md")).collect();
+    root.drop_request("dropped", &report(json!({ "artifacts": none })));
+    drop_result(&root, "printed", &report(json!({ "verification": flags })));
+    for id in ["dropped", "printed"] {
+        let record = root.completed(id);
+        let warnings = record["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), 51, "{id}");
+        assert_eq!(warnings[50], "warnings: 4950 more", "{id}");
+    }
+}
+
+#[test]
 fn to_the_letter_a_blocked_report_lists_what_blocks_it() {
     let root = Root::with(STRICT);
     let _daemon = Daemon::start(&root);

@@ -72,6 +72,29 @@ fn artifacts_of_a_report_are_registered_with_its_outcome() {
             assert_eq!(lines[0][key], artifact[key], "{id}: {key}");
         }
     }
+    let own =
+        json!({ "output": { "mine": 1.0 }, "validation": { "tests": 12, "status": "passed" } });
+    root.drop_request("own", &report(own.clone()));
+    let record = root.completed("own");
+    for (key, value) in own.as_object().unwrap() {
+        assert_eq!(record["handoffd"]["submitted"][key], *value, "{key}");
+    }
+    assert_eq!(
+        (
+            &record["output"]["mine"],
+            &record["output"]["artifact_path"]
+        ),
+        (&json!(1.0), &json!(DESIGN))
+    );
+    let validation = &record["validation"];
+    assert_eq!(
+        (
+            &validation["status"],
+            &validation["claimed"],
+            &validation["tests"]
+        ),
+        (&json!("passed"), &json!("passed"), &json!(12))
+    );
     let done = root.completed("done");
     assert_eq!(done["validation"]["status"], "passed");
     assert_eq!(warnings(&done), "null");
@@ -103,13 +126,13 @@ fn who_goes_on_with_a_report_finds_its_artifacts_registered() {
     for id in ["x", "gated"] {
         let record = root.completed(id);
         let seen = root.mark(&format!("{id}.seen"));
-        let line = seen.lines().last().unwrap();
-        let line: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(
-            (&line["handoff_id"], &line["path"]),
-            (&json!(id), &json!(DESIGN))
-        );
-        assert_eq!(registered(&root, id), [line]);
+        let lines = seen.lines().map(|line| serde_json::from_str(line).unwrap());
+        let own: Vec<Value> = lines
+            .filter(|line: &Value| line["handoff_id"] == id)
+            .collect();
+        assert_eq!(own.len(), 1, "before it began: {seen}");
+        assert_eq!(own[0]["path"], DESIGN);
+        assert_eq!(registered(&root, id), own);
         assert_eq!(
             warnings(&record),
             "null",

@@ -13,6 +13,7 @@ use super::{Allowance, Delivery, Undelivered};
 use crate::engine::effects::registered;
 use crate::engine::world::World;
 use crate::policy::judge::{Compliance, Delivered};
+use crate::policy::rules::bounded;
 use crate::protocol::dialect::Dialect;
 use crate::protocol::field::FieldError;
 use crate::protocol::record::Record;
@@ -102,6 +103,7 @@ fn measured(
 
 /// Adds warnings to the acknowledgment, about entries that it does not warn about already.
 fn warn(record: &mut Record, problems: Vec<FieldError>) {
+    let problems = bounded(problems);
     let Some(Value::Object(said)) = record.doc.get_mut("acknowledgment") else {
         return;
     };
