@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::durable;
 use crate::engine::world::World;
-use crate::policy::window::{COUNT, Cut, fit};
+use crate::policy::window::{COUNT, Cut, LastEntries, fit};
 use crate::protocol::json;
 use crate::protocol::record::Record;
 use crate::spool::look::{Looked, look};
@@ -24,6 +24,7 @@ pub fn fitted(world: &World, record: &mut Record, id: &str) -> io::Result<Vec<u8
         record,
         config.context.most_tokens(),
         &world.layout.relative(&path),
+        LastEntries::Go,
     );
     if !fitted.cut.is_empty() {
         let kept = extended(earlier(world, id, &had), id, &fitted.cut);

@@ -3,7 +3,8 @@
 //! A record grows by what the daemon adds to it: outcomes of earlier runs, returns of helpers, the
 //! last result, and the lists that a chain accumulates. Where the record is larger than an agent
 //! should be handed, entries of these are taken out, the largest and oldest first, and a reference
-//! to the file that has them stays in their place. What a producer or a result wrote is never taken.
+//! to the file that has them stays in their place. The entries of the last result go last. What a
+//! producer wrote, and the words of a result, are never taken.
 //!
 //! The bound is in tokens. No more text is counted than the bound allows: the entries that stay are
 //! added up, not those that go.
@@ -12,7 +13,8 @@ mod places;
 
 use serde_json::{Map, Value, json};
 
-use self::places::{Place, list, taken_from};
+pub use self::places::LastEntries;
+use self::places::{Place, list, note_taken, taken_from};
 use crate::policy::task::{count_up_to, one_line};
 use crate::protocol::record::Record;
 
@@ -60,7 +62,7 @@ struct Candidate {
 }
 
 /// Cuts a record to `most` tokens. What it loses is to be kept in the file `file`.
-pub fn fit(record: &mut Record, most: usize, file: &str) -> Fitted {
+pub fn fit(record: &mut Record, most: usize, file: &str, last: LastEntries) -> Fitted {
     forget_unused(record, file);
     let bytes = record.to_bytes();
     if fits(&bytes, most) {
@@ -70,7 +72,19 @@ pub fn fit(record: &mut Record, most: usize, file: &str) -> Fitted {
             is_over: false,
         };
     }
-    let mut candidates = candidates(record, file);
+    let mut cut = record.clone();
+    let mut fitted = cut_to(&mut cut, most, file, LastEntries::Stay);
+    if fitted.is_over && last == LastEntries::Go {
+        cut = record.clone();
+        fitted = cut_to(&mut cut, most, file, last);
+    }
+    *record = cut;
+    fitted
+}
+
+/// The same for a record that does not fit.
+fn cut_to(record: &mut Record, most: usize, file: &str, last: LastEntries) -> Fitted {
+    let mut candidates = candidates(record, file, last);
     // Those that stay first: the small ones, and of these the latest.
     candidates.sort_by_key(|it| (it.size, std::cmp::Reverse((it.place.age(), it.at))));
     let mut kept = 0;
@@ -191,7 +205,7 @@ fn is_reference(value: &Value, file: &str) -> bool {
 }
 
 /// All that may be taken out of a record.
-fn candidates(record: &Record, file: &str) -> Vec<Candidate> {
+fn candidates(record: &Record, file: &str, last: LastEntries) -> Vec<Candidate> {
     let mut found = Vec::new();
     let mut add = |place: Place, at: usize, value: &Value| {
         if !is_reference(value, file) {
@@ -212,7 +226,7 @@ fn candidates(record: &Record, file: &str) -> Vec<Candidate> {
             continue;
         }
         let entries = list(record, place).unwrap_or_default();
-        let count = taken_from(record, place).min(entries.len());
+        let count = taken_from(record, place, last).min(entries.len());
         for (at, value) in entries.iter().take(count).enumerate() {
             add(place, at, value);
         }
@@ -244,6 +258,7 @@ fn remove(record: &mut Record, place: Place, candidates: &[Candidate]) {
         return;
     }
     gone.sort_unstable();
+    note_taken(record, place, &gone);
     if let Some(list) = places::list_mut(record, place) {
         let mut at = 0;
         list.retain(|_| {

@@ -48,13 +48,13 @@ fn what_fits_is_handed_over_as_it_is() {
     let mut small = carrying(&[entry(1, 10)], &json!({}));
     let before = small.clone();
     let most = small.to_bytes().len();
-    let fitted = fit(&mut small, most, FILE);
+    let fitted = fit(&mut small, most, FILE, LastEntries::Stay);
     assert_eq!((small.clone(), fitted.cut.len()), (before, 0));
     assert_eq!(fitted.bytes, small.to_bytes());
     let tokens = size(&small);
     assert!(tokens < most / 2);
     assert_eq!(
-        fit(&mut small, tokens, FILE).cut,
+        fit(&mut small, tokens, FILE, LastEntries::Stay).cut,
         [],
         "tokens count, not bytes"
     );
@@ -65,7 +65,7 @@ fn the_oldest_of_a_list_go_first_and_those_that_the_result_wrote_stay() {
     let entries: Vec<Value> = (0..50).map(|n| entry(n, 100)).collect();
     let mut record = carrying(&entries, &json!({ "decisions": 3 }));
     let most = size(&record) / 2;
-    let fitted = fit(&mut record, most, FILE);
+    let fitted = fit(&mut record, most, FILE, LastEntries::Stay);
     assert!(!fitted.is_over && size(&record) <= most);
     let cut = &fitted.cut[0];
     assert_eq!((cut.part, cut.before), ("input.data.decisions", 0));
@@ -85,16 +85,42 @@ fn the_oldest_of_a_list_go_first_and_those_that_the_result_wrote_stay() {
     );
 
     // The second time the same reference stands for all of them.
-    let fitted = fit(&mut record, most / 2, FILE);
+    let fitted = fit(&mut record, most / 2, FILE, LastEntries::Stay);
     assert_eq!(fitted.cut[0].before, gone);
     let all = gone + fitted.cut[0].entries.len();
     assert_eq!(decisions(&record)[0]["count"], all);
     assert_eq!(record.meta.compacted[0]["count"], all);
     assert_eq!(decisions(&record)[1..], entries[all..]);
 
-    let fitted = fit(&mut record, 10, FILE);
+    let fitted = fit(&mut record, 10, FILE, LastEntries::Stay);
     assert!(fitted.is_over, "what is left is not the daemon's");
     assert_eq!(decisions(&record)[1..], entries[47..]);
+}
+
+#[test]
+fn entries_of_the_last_result_go_where_nothing_else_is_enough() {
+    let entries: Vec<Value> = (0..50).map(|n| entry(n, 100)).collect();
+    let mut record = carrying(&entries, &json!({ "decisions": 30 }));
+    let whole = size(&record);
+    let fitted = fit(&mut record, whole - whole / 5, FILE, LastEntries::Go);
+    assert!(!fitted.is_over);
+    assert_eq!(
+        record.meta.links.written["decisions"], 30,
+        "the others were enough"
+    );
+
+    let fitted = fit(&mut record, whole / 4, FILE, LastEntries::Go);
+    assert!(!fitted.is_over && size(&record) <= whole / 4);
+    let left = &decisions(&record)[1..];
+    assert_eq!(*left, entries[50 - left.len()..], "the latest stay");
+    assert_eq!(record.meta.links.written["decisions"], left.len());
+    assert_eq!(decisions(&record)[0]["count"], 50 - left.len());
+    let work = crate::policy::follow::work_in(&record.doc["input"]["data"], &record.meta.links);
+    assert_eq!(
+        work.unwrap()["decisions"].as_array().unwrap(),
+        left,
+        "no reference among them"
+    );
 }
 
 #[test]
@@ -105,17 +131,21 @@ fn nothing_of_a_producer_or_a_result_is_taken() {
     });
     let mut own = record(&doc, |_| {});
     let before = own.clone();
-    let fitted = fit(&mut own, 1000, FILE);
+    let fitted = fit(&mut own, 1000, FILE, LastEntries::Stay);
     assert!(fitted.is_over && fitted.cut.is_empty());
     assert_eq!(own, before);
 
     let mut forged = record(&doc, |record| {
         record.meta.links.parent = Some("p".to_owned());
     });
-    assert_eq!(fit(&mut forged, 1000, FILE).cut, [], "no daemon made it");
+    assert_eq!(
+        fit(&mut forged, 1000, FILE, LastEntries::Stay).cut,
+        [],
+        "no daemon made it"
+    );
 
     let mut whole = carrying(&[entry(1, 5000)], &json!({ "decisions": true }));
-    assert_eq!(fit(&mut whole, 1000, FILE).cut, []);
+    assert_eq!(fit(&mut whole, 1000, FILE, LastEntries::Stay).cut, []);
 }
 
 #[test]
@@ -151,7 +181,7 @@ fn the_largest_goes_first_whatever_it_is() {
         ),
     ] {
         let mut record = furnished();
-        let fitted = fit(&mut record, most, FILE);
+        let fitted = fit(&mut record, most, FILE, LastEntries::Stay);
         let named: Vec<&str> = fitted.cut.iter().map(|cut| cut.part).collect();
         assert_eq!(named, parts, "{most}");
         assert!(!fitted.is_over && size(&record) <= most);
@@ -187,7 +217,7 @@ fn a_part_that_the_record_no_longer_has_is_forgotten() {
         ];
         record.meta.links.returns = vec![reference(2, String::new(), FILE)];
     });
-    fit(&mut record, 100_000, FILE);
+    fit(&mut record, 100_000, FILE, LastEntries::Stay);
     let parts: Vec<&Value> = record.meta.compacted.iter().map(|it| &it["part"]).collect();
     assert_eq!(parts, ["handoffd.returns"]);
 }

@@ -211,6 +211,63 @@ fn what_a_chain_accumulated_is_cut_and_its_first_request_is_not() {
 }
 
 #[test]
+fn one_result_with_more_entries_than_fit_is_handed_on_with_its_latest() {
+    let root = team(
+        "",
+        &[
+            (
+                "one",
+                r#"seen; printf '{"status": "complete", "summary": "did it", "phase": "p", "decisions": ['
+                n=1; while [ $n -lt 300 ]; do printf '{"decision": "d%s", "rationale": "%s"},' $n "$(words 20)"; n=$((n+1)); done
+                printf '{"decision": "d300", "rationale": "r"}], "handoff": {"next_agent": "@two", "context": "go on"}}'"#,
+            ),
+            (
+                "two",
+                r#"seen; echo '{"status": "complete", "summary": "went on", "phase": "p",
+                "handoff": {"next_agent": "@three", "context": "go on"}}'"#,
+            ),
+            (
+                "three",
+                r#"seen; echo '{"status": "complete", "summary": "done"}'"#,
+            ),
+        ],
+    );
+    let _daemon = Daemon::start(&root);
+    root.drop_request("x", &ask("@one"));
+    let second = child(&root.completed("x"));
+    let third = child(&root.completed(&second));
+    let record = root.completed(&third);
+    assert_eq!(record["acknowledgment"]["warnings"], Value::Null);
+    let at_second = handed(&root, &second, 1);
+    let data = &at_second["input"]["data"];
+    assert_eq!(
+        (&data["context"], &data["summary"]),
+        (&json!("go on"), &json!("did it"))
+    );
+    let left = data["decisions"].as_array().unwrap();
+    assert_eq!(left.last().unwrap()["decision"], "d300");
+    let kept = rest(&root, &second);
+    let kept = kept["input.data.decisions"].as_array().unwrap();
+    assert_eq!(kept.len() + left.len() - 1, 300);
+    assert_eq!(left[0]["count"], kept.len());
+    assert_eq!(kept[0]["decision"], "d1");
+    let listed = &at_second["handoffd"]["compacted"][0];
+    assert_eq!(
+        (&listed["part"], &listed["count"]),
+        (&json!("input.data.decisions"), &json!(kept.len()))
+    );
+    // Further on the same reference goes along.
+    let data = handed(&root, &third, 1)["input"]["data"].take();
+    let first = &data["decisions"][0];
+    assert!(
+        first["count"].as_u64().unwrap() >= kept.len() as u64,
+        "{first}"
+    );
+    let path = root.path(&text(&first["ref"]));
+    assert!(path.exists(), "{first}");
+}
+
+#[test]
 fn a_last_result_that_was_cut_is_still_known_to_a_pause() {
     let root = team(
         "",

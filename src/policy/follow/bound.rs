@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::config::Config;
-use crate::policy::window::fit;
+use crate::policy::window::{LastEntries, fit};
 use crate::protocol::lifecycle::State;
 use crate::protocol::links::Links;
 use crate::protocol::record::{Meta, Record};
@@ -41,7 +41,8 @@ pub(super) fn bound(
         Some(_) => State::Waiting,
     };
     let path = format!("handoffs/{}/{id}.json", folder.folder());
-    fit(&mut record, most - most / ROOM, &path);
+    // The receiver holds the last entries against its schema first.
+    fit(&mut record, most - most / ROOM, &path, LastEntries::Stay);
     *request = record.doc;
     *carried = record.meta.links.carried;
 }

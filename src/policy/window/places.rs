@@ -121,9 +121,18 @@ pub fn list_mut(record: &mut Record, place: Place) -> Option<&mut Vec<Value>> {
     value.as_array_mut()
 }
 
-/// How many entries at the head of a list the daemon added. In `input.data` that is all but those
-/// of the result that asked for the handoff, and nothing where the daemon did not make the request.
-pub fn taken_from(record: &Record, place: Place) -> usize {
+/// The entries of the last result, at the end of a list in `input.data`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastEntries {
+    /// A schema may be about them: none is taken.
+    Stay,
+    /// They may be taken as well.
+    Go,
+}
+
+/// How many entries at the head of a list may be taken. In `input.data` that is none where the daemon
+/// did not make the request.
+pub fn taken_from(record: &Record, place: Place, last: LastEntries) -> usize {
     let entries = list(record, place).map_or(0, <[Value]>::len);
     match place {
         Place::Decisions | Place::Artifacts | Place::Questions => {
@@ -134,6 +143,7 @@ pub fn taken_from(record: &Record, place: Place) -> usize {
             match links.written.get(place.key()) {
                 None => entries,
                 Some(written) => match written.as_u64().map(usize::try_from) {
+                    Some(Ok(_)) if last == LastEntries::Go => entries,
                     Some(Ok(count)) => entries.saturating_sub(count),
                     _ => 0,
                 },
@@ -149,4 +159,24 @@ pub fn taken_from(record: &Record, place: Place) -> usize {
         | Place::Returns
         | Place::LastResult => entries,
     }
+}
+
+/// Notes that entries of a list were taken, those at these places: how many are left of those that the
+/// last result wrote.
+pub fn note_taken(record: &mut Record, place: Place, gone: &[usize]) {
+    let entries = list(record, place).map_or(0, <[Value]>::len);
+    let is_in_data = matches!(
+        place,
+        Place::Decisions | Place::Artifacts | Place::Questions
+    );
+    let written = record.meta.links.written.get_mut(place.key());
+    let Some(written) = written.filter(|written| is_in_data && written.is_u64()) else {
+        return;
+    };
+    let count = written
+        .as_u64()
+        .and_then(|count| usize::try_from(count).ok());
+    let count = count.unwrap_or(0).min(entries);
+    let taken = gone.iter().filter(|at| **at >= entries - count).count();
+    *written = (count - taken).into();
 }
