@@ -21,16 +21,20 @@ fn gemini(stub: Stub) -> (Desk, Daemon) {
     (desk, daemon)
 }
 
-fn opencode(stub: Stub) -> (Desk, Daemon) {
-    let desk = Desk::new(stub);
-    let address = format!("http://127.0.0.1:{}/v1", desk.stub.port());
-    let settings = json!({
+fn opencode_settings(address: &str) -> Value {
+    json!({
         "provider": {"stub": {
             "npm": "@ai-sdk/openai-compatible", "name": "stub",
             "options": {"baseURL": address, "apiKey": "key"}, "models": {"m": {"name": "m"}},
         }},
         "model": "stub/m", "autoupdate": false,
-    });
+    })
+}
+
+fn opencode(stub: Stub) -> (Desk, Daemon) {
+    let desk = Desk::new(stub);
+    let address = format!("http://127.0.0.1:{}/v1", desk.stub.port());
+    let settings = opencode_settings(&address);
     desk.at_home(".config/opencode/opencode.json", &settings.to_string());
     let keys = format!("{WORKSPACE}\nargs = ['-m', 'stub/m']");
     desk.configure(&[desk.specialist("coder", "opencode", &keys, "")]);
@@ -129,6 +133,32 @@ fn opencode_says_what_is_wrong() {
     );
     let (desk, _daemon) = opencode(Stub::says(vec![say("Just words")]));
     assert_eq!(desk.complete("x", "Try")["output"]["text"], "Just words");
+}
+
+#[test]
+fn opencode_that_was_refused_a_permission_asks_a_person() {
+    if !has("opencode") {
+        return;
+    }
+    let write = json!({"command": "touch made.txt", "description": "make a file"});
+    let stub = Stub::says(vec![Answer::Tool("bash", write), say("Done")]);
+    let address = format!("http://127.0.0.1:{}/v1", stub.port());
+    let desk = Desk::new(stub);
+    let mut settings = opencode_settings(&address);
+    settings["permission"] = json!({"bash": "ask"});
+    desk.at_home(".config/opencode/opencode.json", &settings.to_string());
+    let keys = format!("{WORKSPACE}\nargs = ['-m', 'stub/m']");
+    desk.configure(&[desk.specialist("coder", "opencode", &keys, "")]);
+    let _daemon = Daemon::start(&desk.root);
+    desk.task("x", "Make a file");
+    let record = desk.asks("x");
+    let question = &record["handoffd"]["last_result"]["result"]["question"];
+    assert_eq!(
+        question["text"],
+        "opencode asks for permission to do this: touch made.txt"
+    );
+    assert!(!desk.worktree("x").join("made.txt").exists());
+    desk.answer("cancel", "x", &[]);
 }
 
 /// A page of settings that a user might write.

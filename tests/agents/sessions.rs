@@ -227,6 +227,42 @@ fn a_denied_permission_is_asked_for_and_its_approval_allows_just_that() {
 }
 
 #[test]
+fn an_approved_command_is_that_command_and_no_pattern() {
+    if !has("claude") {
+        return;
+    }
+    let run = |command: &str| {
+        Answer::Tool(
+            "Bash",
+            json!({"command": command, "description": "make files"}),
+        )
+    };
+    let stub = Stub::start(move |asked| match asked.number {
+        0 | 2 => run("touch 'a*' made?"),
+        1 => report("complete", "I was not allowed to"),
+        3 => run("touch 'a*' made-too"),
+        _ => report("complete", "One, not the other"),
+    });
+    let (desk, _daemon) = Desk::with("claude", "", stub);
+    desk.task("x", "Make files");
+    let record = desk.asks("x");
+    let question = &record["handoffd"]["last_result"]["result"]["question"]["text"];
+    assert_eq!(
+        question,
+        "claude asks for permission to run: touch 'a*' made?"
+    );
+    desk.answer("approve", "x", &[]);
+    let other = |record: &Value| {
+        let asks = record["handoffd"]["last_result"]["result"]["question"]["text"].as_str();
+        asks.is_some_and(|asks| asks.ends_with("made-too"))
+    };
+    desk.root.record_that("waiting", "x", other);
+    assert!(desk.worktree("x").join("made?").exists());
+    assert!(!desk.worktree("x").join("made-too").exists());
+    desk.answer("cancel", "x", &[]);
+}
+
+#[test]
 fn a_stream_that_breaks_off_goes_on_in_the_same_session() {
     if !has("claude") {
         return;

@@ -1,7 +1,7 @@
 //! What differs from agent to agent: how it is called, what its stream says, how it ended.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde_json::{Map, Value};
@@ -14,6 +14,8 @@ use crate::usage::Usage;
 #[derive(Debug, Clone)]
 pub struct Turn<'a> {
     pub start: &'a Start,
+    /// A folder for the files of this call.
+    pub folder: &'a Path,
     /// The JSON Schema of the report, as a file and as text.
     pub schema_file: PathBuf,
     pub schema: &'a str,
@@ -138,6 +140,11 @@ pub trait Adapter {
 
     /// Whether a session can be resumed. Where not, every call begins one, with the whole prompt.
     fn resumes(&self) -> bool {
+        true
+    }
+
+    /// Whether a person's permission can be passed on to the agent.
+    fn permits(&self) -> bool {
         true
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Value};
 
 use crate::adapter::{Adapter, Call, Denied, Ended, Ending, Exit, Figures, Said, Turn, one_line};
+use crate::claude_permission::{granting, permission};
 use crate::session::Start;
 use crate::trouble::{Kind, Trouble, is_quota, kind_of};
 use crate::usage::Usage;
@@ -61,9 +62,7 @@ impl Adapter for Claude {
             args.extend(["--mcp-config".to_owned(), file]);
             args.push("--allowedTools=mcp__handoffd".to_owned());
         }
-        for rule in turn.granted {
-            args.push(format!("--allowedTools={rule}"));
-        }
+        args.extend(granting(turn));
         args.extend(turn.args.iter().cloned());
         Call {
             program: turn.program.unwrap_or(self.program()).to_owned(),
@@ -288,52 +287,6 @@ fn denied(result: &Map<String, Value>) -> BTreeSet<Denied> {
             Some(permission(tool, &input))
         })
         .collect()
-}
-
-/// The rule that allows one use of a tool and as little as possible beside it.
-fn permission(tool: &str, input: &Value) -> Denied {
-    let field = |key: &str| input.get(key).and_then(Value::as_str);
-    let (what, rule) = match tool {
-        "Bash" => {
-            let command = field("command").unwrap_or_default();
-            (format!("run: {command}"), format!("Bash({command})"))
-        }
-        "Write" | "Edit" | "MultiEdit" | "NotebookEdit" => {
-            let file = field("file_path")
-                .or_else(|| field("notebook_path"))
-                .unwrap_or_default();
-            // Two slashes: an absolute path, not one below the folder of the settings.
-            let anchored = if file.starts_with('/') {
-                format!("/{file}")
-            } else {
-                file.to_owned()
-            };
-            (format!("write {file}"), format!("Edit({anchored})"))
-        }
-        "Read" => {
-            let file = field("file_path").unwrap_or_default();
-            let anchored = if file.starts_with('/') {
-                format!("/{file}")
-            } else {
-                file.to_owned()
-            };
-            (format!("read {file}"), format!("Read({anchored})"))
-        }
-        "WebFetch" => {
-            let address = field("url").unwrap_or_default();
-            let host = address.split("://").nth(1).unwrap_or(address);
-            let host = host.split(['/', '?', '#']).next().unwrap_or(host);
-            (
-                format!("fetch {address}"),
-                format!("WebFetch(domain:{host})"),
-            )
-        }
-        other => (format!("use {other}"), other.to_owned()),
-    };
-    Denied {
-        what: one_line(&what),
-        rule,
-    }
 }
 
 /// Readable words for the parts of a message.

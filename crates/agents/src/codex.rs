@@ -173,11 +173,8 @@ impl Codex {
 
 /// The flags of the settings, with what a person permitted.
 fn own_args(turn: &Turn<'_>) -> Vec<String> {
-    let folder = turn
-        .schema_file
-        .parent()
-        .filter(|_| !turn.granted.is_empty());
-    let granting = folder.map(|folder| granting(turn.granted, turn.args, folder));
+    let granting = || granting(turn.granted, turn.args, turn.folder);
+    let granting = (!turn.granted.is_empty()).then(granting);
     match granting {
         None => turn.args.to_vec(),
         Some(Ok(args)) => args,

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::adapter::{Denied, one_line};
+use crate::permit;
 
 /// What the hook says to codex; also how the refusal is found again in the session's file.
 const REFUSED: &str = "a person has to permit this first";
@@ -134,12 +135,14 @@ pub fn granting(
     if args.iter().any(|arg| OPEN.contains(&arg.as_str())) {
         return Ok(args.to_vec());
     }
-    let script = folder.join("permit.sh");
-    fs::write(&script, hook(commands))?;
-    let command = format!(
-        "/bin/sh '{}'",
-        script.display().to_string().replace('\'', r"'\''")
-    );
+    let answer = |decision: Value| {
+        let event = "PermissionRequest";
+        json!({"hookSpecificOutput": {"hookEventName": event, "decision": decision}})
+    };
+    let allow = answer(json!({"behavior": "allow"}));
+    let deny = answer(json!({"behavior": "deny", "message": REFUSED}));
+    let permitted: Vec<_> = commands.iter().map(|it| ("command", it.as_str())).collect();
+    let command = permit::write(folder, &permitted, &allow, Some(&deny))?;
     let words = Value::String(command.clone());
     let hash = Value::String(trusted_hash(&command));
     let mut all = vec![
@@ -182,32 +185,6 @@ fn trusted_hash(command: &str) -> String {
         _ = write!(said, "{byte:02x}");
     }
     said
-}
-
-/// A shell script that allows what is asked for if it is one of these commands. The request is JSON, in
-/// which a quote inside a text has a backslash before it: the pattern fits the whole command or nothing.
-fn hook(commands: &[String]) -> String {
-    let answer = |decision: &Value| {
-        let event = "PermissionRequest";
-        json!({"hookSpecificOutput": {"hookEventName": event, "decision": decision}})
-    };
-    let allow = quoted(&answer(&json!({"behavior": "allow"})).to_string());
-    let deny = answer(&json!({"behavior": "deny", "message": REFUSED})).to_string();
-    let mut script = "request=$(cat)\ncase \"$request\" in\n".to_owned();
-    for command in commands {
-        let wanted = format!(
-            "\"tool_input\":{{\"command\":{}",
-            Value::String(command.clone())
-        );
-        let wanted = quoted(&wanted);
-        _ = writeln!(script, "*{wanted}[,}}]*) echo {allow};;");
-    }
-    _ = write!(script, "*) echo {};;\nesac\n", quoted(&deny));
-    script
-}
-
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

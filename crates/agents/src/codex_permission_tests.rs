@@ -1,6 +1,3 @@
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-
 use super::*;
 
 fn item(payload: &Value) -> String {
@@ -37,52 +34,6 @@ fn what_was_refused_in_the_last_turn_is_found_and_nothing_else() {
         rule: "git push".to_owned(),
     };
     assert_eq!(refused, BTreeSet::from([expected]));
-}
-
-/// Whether the hook allows a request.
-fn allows(commands: &[&str], asked: &Value) -> bool {
-    let commands: Vec<String> = commands.iter().map(|it| (*it).to_owned()).collect();
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", &hook(&commands)])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(asked.to_string().as_bytes()).unwrap();
-    drop(stdin);
-    let said = child.wait_with_output().unwrap().stdout;
-    let said: Value = serde_json::from_slice(&said).unwrap();
-    said["hookSpecificOutput"]["decision"]["behavior"] == "allow"
-}
-
-#[test]
-fn the_hook_allows_the_very_command_and_no_other() {
-    let asks = |command: &str, why: &str| json!({"tool_name": "Bash", "tool_input": {"command": command, "description": why}});
-    let odd = "echo 'it''s' \"$HOME\" > \\tmp/*\n# ü";
-    for (granted, command, expected) in [
-        ("git push", "git push", true),
-        ("git push", "git push --force", false),
-        ("git push", "git pus", false),
-        ("git push", "x; git push", false),
-        ("git *", "git push", false),
-        (odd, odd, true),
-        ("a\\", "a\\", true),
-        ("a\\", "a\\\"b", false),
-    ] {
-        let found = allows(&[granted], &asks(command, "why"));
-        assert_eq!(found, expected, "{granted} {command}");
-    }
-    let quotes = "\"tool_input\":{\"command\":\"git push\",";
-    assert!(
-        !allows(&["git push"], &asks("rm -r .", quotes)),
-        "words of the agent"
-    );
-    assert!(!allows(&[], &asks("git push", "why")));
-    assert!(allows(
-        &["a", "b"],
-        &json!({"tool_input": {"command": "b"}})
-    ));
 }
 
 #[test]

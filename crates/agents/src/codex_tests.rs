@@ -74,6 +74,7 @@ fn the_prompt_comes_on_stdin_and_a_session_is_resumed_by_its_id() {
         let args = ["-s".to_owned(), "workspace-write".to_owned()];
         let turn = Turn {
             start,
+            folder: std::path::Path::new("/nowhere"),
             schema_file: PathBuf::from("/tmp/s"),
             schema: "{}",
             granted: &[],

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::adapter::{Adapter, Call, Ended, Ending, Exit, Figures, Said, Turn, one_line};
+use crate::adapter::{Adapter, Call, Denied, Ended, Ending, Exit, Figures, Said, Turn, one_line};
 use crate::session::Start;
 use crate::trouble::{Kind, Trouble, is_quota, kind_of};
 use crate::usage::Usage;
@@ -44,6 +44,10 @@ pub struct Description {
     /// Arguments for going on with one; without them, every attempt begins anew.
     #[serde(default)]
     pub resume: Vec<String>,
+    /// Arguments for each permission that a person gave; `{permission}` is what the stream had in
+    /// `denied`. Without them, a person has to permit it in the agent's own settings.
+    #[serde(default)]
+    pub allow: Vec<String>,
     /// The command that takes a session over by hand.
     #[serde(default)]
     pub takeover: Option<String>,
@@ -78,6 +82,8 @@ pub struct Stream {
     pub model: Vec<Place>,
     /// The answer. Several that match are joined; `last = true` keeps only the last one.
     pub text: Vec<Place>,
+    /// What it was not permitted to do. The first one in an event counts.
+    pub denied: Vec<Place>,
     /// Why it failed. Several in one event are joined.
     pub error: Vec<Place>,
     pub input_tokens: Vec<Place>,
@@ -145,6 +151,7 @@ struct State {
     model: Option<String>,
     text: String,
     error: Option<String>,
+    denied: BTreeSet<Denied>,
     sums: Usage,
     events: u64,
 }
@@ -173,6 +180,10 @@ impl Adapter for Generic {
         self.description.command.iter().any(takes)
     }
 
+    fn permits(&self) -> bool {
+        !self.description.allow.is_empty()
+    }
+
     fn resumes(&self) -> bool {
         !self.description.resume.is_empty()
     }
@@ -189,9 +200,16 @@ impl Adapter for Generic {
             let argument = argument.replace("{session}", turn.start.id());
             argument.replace("{schema_file}", &schema)
         });
+        let allowed = turn.granted.iter().flat_map(|permission| {
+            let each = description.allow.iter();
+            each.map(move |argument| argument.replace("{permission}", permission))
+        });
         Call {
             program: turn.program.unwrap_or(self.program()).to_owned(),
-            args: own.chain(turn.args.iter().cloned()).collect(),
+            args: own
+                .chain(allowed)
+                .chain(turn.args.iter().cloned())
+                .collect(),
         }
     }
 
@@ -227,6 +245,13 @@ impl Adapter for Generic {
         }
         if let Some(model) = text(&stream.model) {
             state.model = Some(model);
+        }
+        if let Some(rule) = text(&stream.denied) {
+            said.log = Some(format!("not permitted: {}", one_line(&rule)));
+            state.denied.insert(Denied {
+                what: format!("do this: {}", one_line(&rule)),
+                rule,
+            });
         }
         for place in &stream.text {
             if let Some(words) = place.find(&event).and_then(Value::as_str) {
@@ -287,7 +312,7 @@ impl Adapter for Generic {
             figures,
             report: whole_object(text),
             text: Some(text.to_owned()).filter(|text| !text.is_empty()),
-            denied: BTreeSet::new(),
+            denied: state.denied,
             warnings: Vec::new(),
         }
     }

@@ -93,6 +93,18 @@ fn recorded_streams_of_described_agents_are_read() {
             "{name}: {ended:?}"
         );
     }
+    let mut opencode = agent(built_in("opencode").unwrap());
+    let denied = ending(
+        &mut opencode,
+        recorded!("opencode-1.18.33-denied"),
+        &exit(0, ""),
+    )
+    .denied;
+    let expected = Denied {
+        what: "do this: touch made.txt".to_owned(),
+        rule: "touch made.txt".to_owned(),
+    };
+    assert_eq!(denied, BTreeSet::from([expected]));
     let mut gemini = agent(built_in("gemini").unwrap());
     let quota = ending(&mut gemini, recorded!("gemini-0.61.0-429"), &exit(173, "")).ended;
     assert!(matches!(&quota, Ended::Quota { .. }), "{quota:?}");
@@ -103,9 +115,10 @@ fn a_session_is_begun_resumed_and_told_apart() {
     let turn = |agent: &Generic, start: &Start| {
         let turn = Turn {
             start,
+            folder: std::path::Path::new("/nowhere"),
             schema_file: "/tmp/s".into(),
             schema: "{}",
-            granted: &[],
+            granted: &["p q".to_owned()],
             max_usd: None,
             args: &["-m".to_owned(), "x".to_owned()],
             program: None,
@@ -127,11 +140,14 @@ fn a_session_is_begun_resumed_and_told_apart() {
     );
     assert_eq!(ending(&mut gemini, "", &there).ended, Ended::SessionExists);
     assert!(!gemini.takes_schema() && gemini.resumes());
-    let own = agent("command = [\"a\", \"--schema={schema_file}\"]");
+    let own =
+        "command = [\"a\", \"--schema={schema_file}\"]\nallow = [\"--allow\", \"{permission}\"]";
+    let own = agent(own);
+    assert!(own.permits() && !gemini.permits());
     assert!(own.takes_schema() && !own.resumes());
     assert_eq!(
         turn(&own, &Start::New("ID".to_owned())),
-        "--schema=/tmp/s -m x"
+        "--schema=/tmp/s --allow p q -m x"
     );
 }
 

@@ -13,6 +13,8 @@
 //!   [`codex`] are in code, all others are a page of TOML for [`generic`];
 //! - [`run`] is one attempt; [`process`] starts the program and reads its stream, line by line, with bounds
 //!   ([`lines`]);
+//! - [`claude_permission`] and [`codex_permission`] know what was refused, and [`permit`] carries a person's
+//!   permission to the agent;
 //! - [`changes`] asks git what the agent changed;
 //! - [`outcome`] makes the result: success, a question to a person, a hold for a quota ([`quota`], [`until`]), or a
 //!   failure that says what to do ([`trouble`]), with what this attempt cost ([`usage`]).
@@ -22,12 +24,14 @@
 pub mod adapter;
 pub mod changes;
 pub mod claude;
+pub mod claude_permission;
 pub mod clock;
 pub mod codex;
 pub mod codex_permission;
 pub mod generic;
 pub mod lines;
 pub mod outcome;
+pub mod permit;
 pub mod process;
 pub mod prompt;
 pub mod quota;

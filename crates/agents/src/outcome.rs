@@ -31,6 +31,8 @@ pub struct Facts<'a> {
     pub changed: Vec<String>,
     /// The phase that a report is of, where the agent names none.
     pub phase: &'a str,
+    /// Whether a permission can be passed on to the agent.
+    pub permits: bool,
     /// Rules that a person refused before.
     pub refused: &'a [String],
     pub holds_before: u32,
@@ -144,6 +146,12 @@ fn permission(
         facts.agent,
         what.join("; to ")
     );
+    let approve = if facts.permits {
+        "permit just that; the agent continues in the same session".to_owned()
+    } else {
+        let agent = facts.agent;
+        format!("you permitted it in the settings of {agent}; it continues in the same session")
+    };
     let mut result = reported.unwrap_or_default();
     // What it reported of work that it was kept from is no outcome, but a person may want to read it.
     let said = result
@@ -159,7 +167,7 @@ fn permission(
         json!({
             "text": asks,
             "options": {
-                "approve": "permit just that; the agent continues in the same session",
+                "approve": approve,
                 "reject": "refuse it; the agent continues without it",
             },
             "on_approve": "rerun",

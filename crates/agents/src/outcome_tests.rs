@@ -18,6 +18,7 @@ fn facts() -> Facts<'static> {
         },
         changed: Vec::new(),
         phase: "coding",
+        permits: true,
         refused: &[],
         holds_before: 1,
         now: SystemTime::UNIX_EPOCH + Duration::from_secs(1000),

@@ -110,6 +110,22 @@ impl Record {
         })
     }
 
+    /// Whether the answer came after the attempt that left the last result. Times of records are in one
+    /// form, so they compare as text.
+    pub fn answers_last_result(&self) -> bool {
+        let number = self.at(&["handoffd", "last_result", "attempt"]);
+        let attempts = self.at(&["handoffd", "attempts"]).and_then(Value::as_array);
+        let of_result = attempts
+            .into_iter()
+            .flatten()
+            .find(|attempt| number.is_some() && attempt.get("number") == number);
+        let ended = of_result.and_then(|attempt| attempt.get("ended_at")?.as_str());
+        match (self.text(&["answer", "at"]), ended) {
+            (Some(answered), Some(ended)) => answered >= ended,
+            _ => true,
+        }
+    }
+
     /// How many attempts in a row, up to the present one, were held for a quota.
     pub fn holds_in_a_row(&self) -> u32 {
         let attempts = self.at(&["handoffd", "attempts"]).and_then(Value::as_array);
@@ -146,6 +162,28 @@ mod tests {
         ] {
             assert_eq!(record(document).work("task"), Some(&json!("t")));
         }
+    }
+
+    #[test]
+    fn an_answer_is_to_the_question_before_it() {
+        for (answered, ended, expected) in [
+            ("2026-01-02T00:00:00.000Z", "2026-01-01T00:00:00.000Z", true),
+            (
+                "2026-01-01T00:00:00.000Z",
+                "2026-01-02T00:00:00.000Z",
+                false,
+            ),
+        ] {
+            let record = record(json!({
+                "answer": {"action": "approve", "at": answered},
+                "handoffd": {
+                    "attempts": [{"number": 1}, {"number": 2, "ended_at": ended}],
+                    "last_result": {"attempt": 2, "result": {}},
+                },
+            }));
+            assert_eq!(record.answers_last_result(), expected);
+        }
+        assert!(record(json!({"answer": {"action": "approve"}})).answers_last_result());
     }
 
     #[test]

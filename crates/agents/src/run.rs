@@ -70,6 +70,7 @@ pub fn adapter(settings: &Settings, root: Option<&Path>) -> Result<Box<dyn Adapt
                 command,
                 new: Vec::new(),
                 resume: Vec::new(),
+                allow: Vec::new(),
                 takeover: None,
                 stream: crate::generic::Stream::default(),
                 exit: std::collections::BTreeMap::new(),
@@ -144,7 +145,9 @@ impl Attempt<'_> {
     fn run(&self, adapter: &mut dyn Adapter) -> Result<Map<String, Value>, Trouble> {
         let folder = std::env::current_dir().map_err(|error| failed("the folder", &error))?;
         let mut known = self.session();
-        self.take_answer(&mut known);
+        if self.take_answer(&mut known) {
+            self.keep(&known);
+        }
         let before = Snapshot::take(&folder);
         let mut warnings = Vec::new();
         let ending = self.talk(adapter, &mut known, &mut warnings)?;
@@ -179,6 +182,7 @@ impl Attempt<'_> {
             usage,
             changed,
             phase: &self.phase(),
+            permits: adapter.permits(),
             refused: &known.refused,
             holds_before: self.record.holds_in_a_row(),
             now: crate::clock::now(),
@@ -223,6 +227,7 @@ impl Attempt<'_> {
             };
             let turn = Turn {
                 start: &start,
+                folder: scratch.path(),
                 schema_file: schema_file.clone(),
                 schema: &schema,
                 granted: &granted,
@@ -324,11 +329,16 @@ impl Attempt<'_> {
         }
     }
 
-    /// A person's answer to a question about permissions gives or refuses just those.
-    fn take_answer(&self, session: &mut Session) {
+    /// A person's answer to a question about permissions gives or refuses just those. Says whether it
+    /// did.
+    fn take_answer(&self, session: &mut Session) -> bool {
         let (Some(answer), Some(last)) = (self.record.answer(), self.record.last_result()) else {
-            return;
+            return false;
         };
+        // An older answer is to another question.
+        if !self.record.answers_last_result() {
+            return false;
+        }
         let asked = last.get("permissions").and_then(Value::as_array);
         let rules = asked
             .into_iter()
@@ -337,13 +347,15 @@ impl Attempt<'_> {
         let decided = match answer.action.as_str() {
             "approve" => &mut session.granted,
             "reject" => &mut session.refused,
-            _ => return,
+            _ => return false,
         };
+        let before = decided.len();
         for rule in rules {
             if !decided.iter().any(|known| known == rule) {
                 decided.push(rule.to_owned());
             }
         }
+        decided.len() > before
     }
 
     fn mcp(&self, scratch: &Scratch) -> io::Result<Option<McpServer>> {

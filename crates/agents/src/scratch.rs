@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub struct Scratch {
@@ -23,6 +23,10 @@ impl Scratch {
             }
         }
         Err(last)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Writes a file and says where it is.
