@@ -1,5 +1,7 @@
 //! Who uses the command line, by name where the machine's own list has one.
 
+use std::path::{Path, PathBuf};
+
 use rustix::process::getuid;
 
 /// Who is at the keyboard: what the session says, else whose process this is. Cron and service
@@ -16,6 +18,17 @@ fn named(said: Option<String>, uid: u32, name_of: impl Fn(u32) -> Option<String>
 
 pub fn name_of(uid: u32) -> Option<String> {
     listed(uid, &std::fs::read_to_string("/etc/passwd").ok()?)
+}
+
+/// The home of a user.
+pub fn home_of(uid: u32) -> Option<PathBuf> {
+    let people = std::fs::read_to_string("/etc/passwd").ok()?;
+    let entry = people.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.get(2)?.parse() == Ok(uid)).then(|| fields.get(5).copied())
+    });
+    let home = PathBuf::from(entry??);
+    (home.is_absolute() && home != Path::new("/")).then_some(home)
 }
 
 fn listed(uid: u32, people: &str) -> Option<String> {

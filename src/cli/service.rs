@@ -2,8 +2,9 @@
 //!
 //! The unit goes to stdout and nothing is installed; three lines on stderr say how to.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -11,6 +12,8 @@ use clap::{Args, ValueEnum};
 use crate::cli::{Failed, Global, Outcome, out, person};
 use crate::config::Config;
 use crate::protocol::shown;
+use crate::runner::agents;
+use crate::service::profile::{Profile, path_for};
 use crate::service::units::{Plan, UnitError};
 
 #[derive(Debug, Args)]
@@ -24,6 +27,17 @@ pub struct Options {
     /// For your own service manager, without root
     #[arg(long)]
     user: bool,
+    /// What the specialists are
+    #[arg(long, value_enum)]
+    profile: Option<Choice>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Choice {
+    /// Coding agents: network, JIT compilers, repositories and their owner's home
+    Agents,
+    /// Programs that need no network
+    Offline,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -63,7 +77,36 @@ pub fn service(global: &Global, options: &Options) -> Outcome {
             shown::path(layout.root())
         );
     }
+    let profile = match (options.profile, options.manager) {
+        (None, _) => None,
+        (Some(_), Manager::Launchd) => {
+            let text = "profiles are for systemd; leave out --profile";
+            return Err(Failed::usage("PROFILE", anyhow::anyhow!(text)));
+        }
+        (Some(Choice::Offline), _) if options.user => {
+            let text = "the offline profile needs a system unit; leave out --user";
+            return Err(Failed::usage("PROFILE", anyhow::anyhow!(text)));
+        }
+        (Some(Choice::Offline), _) => Some(Profile::Offline),
+        (Some(Choice::Agents), _) => Some(Profile::Agents),
+    };
+    if profile == Some(Profile::Offline)
+        && let Some((name, _)) = config.specialists.iter().find(|(_, it)| it.agent.is_some())
+    {
+        out::talk!(
+            "! {name} is a coding agent and has no network in this profile; use --profile agents"
+        );
+    }
+    let for_agents = profile == Some(Profile::Agents);
+    let path = std::env::var_os("PATH").unwrap_or_default();
     let plan = Plan {
+        profile,
+        writable: if for_agents {
+            writable(&config, layout.root())
+        } else {
+            Vec::new()
+        },
+        path: path_for(&programs(&config, layout.root()), &path).filter(|_| for_agents),
         switches_users,
         program,
         root: layout.root().to_owned(),
@@ -82,6 +125,34 @@ pub fn service(global: &Global, options: &Options) -> Outcome {
     out::put(unit.map_err(unwritable)?)?;
     tell(&plan, options);
     Ok(0)
+}
+
+/// What coding agents write besides the root: the repositories of their worktrees, and the home of the
+/// person whose login they use.
+fn writable(config: &Config, root: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = config
+        .specialists
+        .values()
+        .filter_map(|it| it.workspace.as_ref())
+        .map(|workspace| root.join(&workspace.repository))
+        .map(|path| path.canonicalize().unwrap_or(path))
+        .filter(|path| !path.starts_with(root))
+        .collect();
+    let uid = std::fs::metadata(root).map(|metadata| metadata.uid()).ok();
+    paths.extend(uid.and_then(person::home_of).filter(|home| home.is_dir()));
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// The programs that the specialists need.
+fn programs(config: &Config, root: &Path) -> BTreeSet<String> {
+    let agents = config
+        .specialists
+        .values()
+        .filter_map(|it| it.agent.as_ref());
+    let agents = agents.filter_map(|agent| agents::program(agent, root).ok());
+    agents.chain(["git", "node"].map(str::to_owned)).collect()
 }
 
 /// Whether a specialist runs as somebody else than the daemon would.
@@ -124,13 +195,18 @@ fn owner_of(root: &Path) -> String {
 /// The three lines that install it.
 fn tell(plan: &Plan, options: &Options) {
     let mut again = format!(
-        "{} service {}{} --root {}",
+        "{} service {}{}{} --root {}",
         shown::path(&plan.program),
         match options.manager {
             Manager::Systemd => "systemd",
             Manager::Launchd => "launchd",
         },
         if options.user { " --user" } else { "" },
+        match options.profile {
+            Some(Choice::Agents) => " --profile agents",
+            Some(Choice::Offline) => " --profile offline",
+            None => "",
+        },
         shown::path(&plan.root),
     );
     if let Some(config) = &plan.config {

@@ -5,4 +5,5 @@
 
 pub mod logs;
 pub mod notify;
+pub mod profile;
 pub mod units;

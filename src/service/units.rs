@@ -10,6 +10,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::profile::Profile;
+
 const SYSTEM: &str = include_str!("../../systemd/handoffd.service");
 const USER: &str = include_str!("../../systemd/user/handoffd.service");
 const LAUNCHD: &str = include_str!("../../launchd/com.handoffd.plist");
@@ -33,6 +35,12 @@ pub struct Plan {
     pub switches_users: bool,
     /// How long a stop may take before the manager loses patience.
     pub stop: Duration,
+    /// What the specialists are.
+    pub profile: Option<Profile>,
+    /// Where they write besides the root: repositories, and the home with an agent's login.
+    pub writable: Vec<PathBuf>,
+    /// Where they are found, if not where the manager looks by itself.
+    pub path: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +60,11 @@ impl Plan {
         }
         let stop = self.stop.as_secs();
         let shipped = if self.owner.is_some() { SYSTEM } else { USER };
+        let mut writable = quoted(root);
+        for path in &self.writable {
+            writable.push(' ');
+            writable.push_str(&quoted(text(path)?));
+        }
         let mut unit = format!("# For {root}, created by: handoffd service systemd\n");
         // The head of the shipped file is about its own place.
         for line in shipped.lines().skip_while(|line| !line.starts_with('[')) {
@@ -68,16 +81,33 @@ impl Plan {
                 "SystemCallFilter" if self.switches_users && line.contains("=~") => {
                     format!("{line}\nSystemCallFilter=@chown @setuid")
                 }
-                "ReadWritePaths" => format!("{line} {}", quoted(root)),
+                "ReadWritePaths" => format!("{line} {writable}"),
                 "ProtectHome" if self.needs_homes() => "ProtectHome=read-only".to_owned(),
                 // The owner's own group, and a folder that is there already.
                 "Group" | "StateDirectory" | "StateDirectoryMode" => continue,
                 _ => line.to_owned(),
             };
+            // Before the last section, so that settings of the profile are the last of their name.
+            if line == "[Install]" {
+                unit.push_str(&self.profiled());
+            }
             unit.push_str(&changed);
             unit.push('\n');
         }
         Ok(unit)
+    }
+
+    /// What the profile adds. A person's own unit closes nothing that a profile would open.
+    fn profiled(&self) -> String {
+        let mut text = match self.profile.filter(|_| self.owner.is_some()) {
+            Some(profile) => format!("{}\n", profile.settings()),
+            None => String::new(),
+        };
+        if let Some(path) = &self.path {
+            let path = quoted(&format!("PATH={path}"));
+            text = text + "[Service]\nEnvironment=" + &path + "\n\n";
+        }
+        text
     }
 
     /// A property list for launchd: a daemon if there is an owner, else a person's agent.
@@ -132,6 +162,7 @@ impl Plan {
         [Some(&self.program), Some(&self.root), self.config.as_ref()]
             .into_iter()
             .flatten()
+            .chain(&self.writable)
             .any(|path| HOMES.iter().any(|home| path.starts_with(home)))
     }
 }
@@ -197,7 +228,43 @@ mod tests {
             owner: owner.map(str::to_owned),
             switches_users: false,
             stop: Duration::from_secs(99),
+            profile: None,
+            writable: Vec::new(),
+            path: None,
         }
+    }
+
+    #[test]
+    fn a_profile_for_agents_opens_what_they_need() {
+        let mut plan = plan("/srv/q", Some("me"));
+        plan.profile = Some(Profile::Agents);
+        plan.writable = vec![PathBuf::from("/srv/src/a shop"), PathBuf::from("/home/me")];
+        plan.path = Some("/opt/100%/bin:/bin".to_owned());
+        let unit = plan.systemd().unwrap();
+        let last = |key: &str| {
+            let mut values = unit.lines().filter_map(|line| line.strip_prefix(key));
+            values.next_back().map(str::to_owned)
+        };
+        for (key, value) in [
+            ("MemoryDenyWriteExecute=", "no"),
+            (
+                "RestrictAddressFamilies=",
+                "AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+            ),
+            (
+                "ReadWritePaths=",
+                "/tmp /var/tmp \"/srv/q\" \"/srv/src/a shop\" \"/home/me\"",
+            ),
+            ("ProtectHome=", "read-only"),
+            ("Environment=", "\"PATH=/opt/100%%/bin:/bin\""),
+        ] {
+            assert_eq!(last(key).as_deref(), Some(value), "{key} in\n{unit}");
+        }
+        assert_eq!(unit.matches("[Install]").count(), 1);
+        plan.owner = None;
+        let unit = plan.systemd().unwrap();
+        assert!(!unit.contains("MemoryDenyWriteExecute"), "{unit}");
+        assert!(unit.contains("PATH=/opt/100%%/bin"), "{unit}");
     }
 
     #[test]

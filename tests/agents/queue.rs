@@ -14,7 +14,7 @@ use crate::common::{
 use crate::shop::git;
 
 /// A root with the repository `shop` in it, and specialists that work in its worktrees.
-fn root(config: &str, specialists: &[(&str, &str)]) -> Root {
+pub fn root(config: &str, specialists: &[(&str, &str)]) -> Root {
     let mut lines = format!("{config}\n");
     for (name, _) in specialists {
         let key = format!("specialists.'@{name}'");
@@ -42,7 +42,7 @@ fn root(config: &str, specialists: &[(&str, &str)]) -> Root {
     root
 }
 
-fn shop(root: &Root) -> PathBuf {
+pub fn shop(root: &Root) -> PathBuf {
     root.path("shop")
 }
 
