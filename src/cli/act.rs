@@ -54,12 +54,12 @@ pub struct CancelOptions {
 )]
 pub struct RetryOptions {
     #[arg(value_name = "ID", add = complete::failed_ids())]
-    pub ids: Vec<String>,
-    /// Instead of ids: every failed handoff that matches these filters
+    ids: Vec<String>,
+    /// Instead of ids: every failed handoff (with --again: every completed one) that matches these filters
     #[command(flatten)]
     filters: Filters,
     /// Submit the request of a completed handoff anew, as ID.again-1; the record stays
-    #[arg(long, conflicts_with_all = ["Filters", "by", "comment"], requires = "ids")]
+    #[arg(long, conflicts_with_all = ["by", "comment"])]
     again: bool,
     /// Don't ask before a bulk retry
     #[arg(long, short = 'y')]
@@ -102,10 +102,10 @@ pub fn cancel(global: &Global, options: &CancelOptions) -> Outcome {
 }
 
 pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
-    if options.again {
-        return again::rerun(global, &options.ids);
-    }
     let layout = global.existing_layout()?;
+    if options.again {
+        return run_again(global, &layout, options);
+    }
     let words = &options.words;
     if !bulk::is_meant(&options.ids, &options.filters)? {
         let ids = whole_ids(&layout, &options.ids)?;
@@ -134,6 +134,24 @@ pub fn retry(global: &Global, options: &RetryOptions) -> Outcome {
     }
     bulk::act(found, "retry", options.yes, |ids| {
         send(global, &layout, "retry", ids, words, None)
+    })
+}
+
+fn run_again(global: &Global, layout: &Layout, options: &RetryOptions) -> Outcome {
+    if !bulk::is_meant(&options.ids, &options.filters)? {
+        return again::rerun(global, layout, &options.ids);
+    }
+    let mut filter = options.filters.to_filter()?;
+    if filter.states.is_empty() {
+        filter.states.push(State::Completed);
+    }
+    let places = newest::all(layout, &filter)?;
+    let matching = rows(layout, places, &filter).map(|(_, row)| row);
+    let found = matching
+        .filter(|row| row.state == State::Completed)
+        .collect();
+    bulk::act(found, "rerun", options.yes, |ids| {
+        again::rerun(global, layout, ids)
     })
 }
 

@@ -17,13 +17,12 @@ use crate::protocol::lifecycle::State;
 use crate::spool::layout::Layout;
 
 /// Runs completed handoffs again, and prints the new ids.
-pub fn rerun(global: &Global, ids: &[String]) -> Outcome {
-    let layout = global.existing_layout()?;
+pub fn rerun(global: &Global, layout: &Layout, ids: &[String]) -> Outcome {
     // All of them are looked at before anything is submitted.
-    let found: Result<Vec<_>, _> = ids.iter().map(|id| request_of(&layout, id)).collect();
+    let found: Result<Vec<_>, _> = ids.iter().map(|id| request_of(layout, id)).collect();
     let mut telling = Telling::default();
     for (of, request) in found? {
-        let id = submit(global, &layout, &of, request)?;
+        let id = submit(global, layout, &of, request)?;
         let told = if global.json {
             telling.tell(json!({ "id": id, "rerun_of": of }))
         } else {

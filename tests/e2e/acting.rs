@@ -178,6 +178,15 @@ fn a_completed_handoff_runs_again_under_an_id_of_its_own() {
     root.completed("job.again-3");
     root.drop_request("bad", &orders("exit 64"));
     root.failed("bad");
+    let many = ["retry", "--again", "--agent", "fake"];
+    let shown = said(&root.cli(&many));
+    assert!(
+        shown.contains("would rerun 1; to do it, add --yes"),
+        "{shown}"
+    );
+    let printed = fine(&root, &[&many[..], &["--yes"]].concat());
+    assert_eq!(printed, "job.again-3.again-1\n");
+    root.completed("job.again-3.again-1");
     let told = fails(&root, &["retry", "--again", "bad"]);
     assert!(told.contains("handoffd retry bad"), "{told}");
 }
