@@ -155,8 +155,10 @@ fn a_configuration_elsewhere_is_looked_at_too() {
 #[test]
 fn a_folder_above_the_root_that_everybody_may_write_to_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let root = Root::at(&folder.path().join("root"), "");
-    fs::set_permissions(root.dir(), Permissions::from_mode(0o755)).unwrap();
+    let inside = folder.path().join("root");
+    fs::create_dir(&inside).unwrap();
+    chmod(&inside, 0o755);
+    let root = Root::at(&inside, "");
     chmod(folder.path(), 0o777);
     let wanted = format!("chmod o-w {}", folder.path().display());
     let checked = root.cli(&["check"]);
