@@ -109,7 +109,11 @@ impl Daemon {
             Err(_) => None,
         };
         let told = told.and_then(|told| Some((named(&told)?, told)));
-        let unnamed = || Some((holder(layout)?, Value::Null));
+        // One that has shown nothing yet is still starting.
+        let unnamed = || {
+            let process = holder(layout)?;
+            Some((process, in_memory(process.0, process.1)?))
+        };
         let Some(((pid, start), told)) = told.or_else(unnamed) else {
             return Self::default();
         };
@@ -141,7 +145,6 @@ impl Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keeper::start_time;
 
     #[test]
     fn a_process_is_known_by_its_start_and_a_stale_file_is_not_believed() {
@@ -164,23 +167,18 @@ mod tests {
         let text = format!(r#"{{"pid":{own},"start_time":{start},"problems":["full"]}}"#);
         fs::write(&memory, text).unwrap();
         assert_eq!(Daemon::of(&layout).problems, ["full"]);
-        fs::remove_file(memory).unwrap();
         write(1);
         assert_eq!(Daemon::of(&layout), Daemon::default());
-    }
-
-    #[test]
-    fn a_daemon_without_a_file_is_known_by_its_lock() {
-        let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::new(dir.path());
-        layout.ensure().unwrap();
+        // The lock tells of one whose file is of another or missing.
         let folder = File::open(layout.handoffs()).unwrap();
-        assert!(!Daemon::of(&layout).running);
         folder.try_lock().unwrap();
-        let daemon = Daemon::of(&layout);
-        let own = u64::from(std::process::id());
-        assert_eq!((daemon.running, daemon.pid), (true, Some(own)));
-        drop(folder);
+        for stale in [true, false] {
+            let daemon = Daemon::of(&layout);
+            assert_eq!((daemon.running, daemon.pid), (true, Some(own)), "{stale}");
+            let _ = fs::remove_file(layout.daemon_file());
+        }
+        // One that has shown nothing is still starting.
+        fs::remove_file(memory).unwrap();
         assert!(!Daemon::of(&layout).running);
     }
 }
