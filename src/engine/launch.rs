@@ -225,7 +225,12 @@ fn admissible(
             Some(Destination::Ask(kind))
         }
         Plan::Complete => Some(Destination::Complete),
-        Plan::Help if record.meta.links.returns.is_empty() => Some(Destination::Help),
+        // Helped once, by an agent or by a person, it runs.
+        Plan::Help
+            if record.meta.links.returns.is_empty() && !record.doc.contains_key("answer") =>
+        {
+            Some(Destination::Help)
+        }
         _ => None,
     };
     if elsewhere.is_none() && world.config().specialist(&request.agent).is_none() {

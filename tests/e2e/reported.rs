@@ -4,7 +4,7 @@ use std::fs::{self, File};
 
 use serde_json::{Value, json};
 
-use crate::common::{Daemon, Root, text, with};
+use crate::common::{Daemon, Root, text, wait_until, with};
 
 const DESIGN: &str = "docs/design.md";
 
@@ -252,6 +252,47 @@ fn a_report_brings_its_decisions_and_artifacts_to_its_task() {
     assert_eq!(command["state_delta"]["decisions_made"], 1);
     let summary = text(&command["context_summary"]);
     assert!(summary.contains("9 bytes in total"), "{summary}");
+}
+
+#[test]
+fn what_a_blocked_report_knows_is_in_its_task_once() {
+    let root = furnished("routes.blocked.missing_requirements = 'human'");
+    let daemon = Daemon::start(&root);
+    let blocked = |reason: &str, task: &str| {
+        report(json!({
+            "agent": "fake", "status": "blocked", "blocked_reason": reason, "attempted": ["a"],
+            "handoff": { "context": "Which provider?", "blockers": ["no provider"] },
+            "context": { "task_id": task }, "sh": "exit 0",
+            "decisions": [{ "decision": "One store", "rationale": "it is small" }],
+            "blocking_issues": [{ "issue": "No provider", "severity": "high",
+                                  "suggested_action": "Ask the owner" }],
+        }))
+    };
+    let knows = |task: &str, issues: usize| {
+        wait_until(&format!("the state of {task}"), || {
+            let state = fs::read(root.path(&format!("context/state/{task}.json"))).ok()?;
+            let state: Value = serde_json::from_slice(&state).ok()?;
+            assert_eq!(state["decisions_made"].as_array()?.len(), 1, "{state:#}");
+            assert_eq!(state["artifacts"].as_array()?.len(), 1, "{state:#}");
+            (state["blocking_issues"].as_array()?.len() == issues).then_some(())
+        });
+    };
+    root.drop_request("nobody", &blocked("unknown", "T"));
+    root.drop_request("person", &blocked("missing_requirements", "U"));
+    assert_eq!(root.failed("nobody").1, "BLOCKED");
+    root.record("waiting", "person");
+    knows("T", 1);
+    knows("U", 1);
+    daemon.kill();
+    let _daemon = Daemon::start(&root);
+    root.command(
+        "a.json",
+        &json!({ "action": "approve", "handoff_id": "person", "comment": "A" }),
+    );
+    root.completed("person");
+    // The result that followed names no issue.
+    knows("U", 0);
+    root.assert_audit_is_sound();
 }
 
 #[test]

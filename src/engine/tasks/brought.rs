@@ -47,10 +47,13 @@ pub(super) fn brought(record: &Record, id: &str, now: Wall) -> Option<Brought> {
             .and_then(|it| it.get("on")?.as_str())
             == Some("human")
         && human_issue(result).is_some();
+    let view = View::of_record(record);
+    // So is what a blocked report says that somebody dropped.
+    let dropped = is_dropped_block(&view, record) && !completed;
+    let helped = helped || dropped;
     if !(completed || helped || held) {
         return None;
     }
-    let view = View::of_record(record);
     let source = view.agent_written().unwrap_or("unknown").to_owned();
     let (mut delta, wrong) = Delta::of_result(result, &source, now);
     if let Some(artifacts) = delivered(record) {
@@ -58,6 +61,10 @@ pub(super) fn brought(record: &Record, id: &str, now: Wall) -> Option<Brought> {
     }
     if helped {
         (delta.phase, delta.target) = (None, None);
+    }
+    if dropped {
+        // The report comes with them again, whatever becomes of it.
+        (delta.artifacts, delta.decisions) = (Vec::new(), Vec::new());
     }
     if let Some(next) = record.meta.links.spawns.first().filter(|_| completed) {
         let target = next.request.get("target");
@@ -87,6 +94,12 @@ pub(super) fn brought(record: &Record, id: &str, now: Wall) -> Option<Brought> {
     })
 }
 
+/// Whether a record is a blocked report that nobody has worked on.
+fn is_dropped_block(view: &View<'_>, record: &Record) -> bool {
+    let is_blocked = view.dialect == Dialect::Report && view.status == Some("blocked");
+    is_blocked && record.meta.attempts.is_empty()
+}
+
 /// What a task is called that has no state yet.
 pub(super) fn title_of(record: &Record, task: &TaskId) -> String {
     let acknowledged = record.doc.get("acknowledgment");
@@ -114,8 +127,10 @@ pub(super) fn given(record: &Record, now: Wall) -> (Given, Vec<FieldError>) {
             let inside = view.handoff().and_then(|handoff| handoff.get("context"));
             (inside.and_then(Value::as_object), "handoff.context.")
         }
-        // Without an attempt the report itself is the result.
-        Dialect::Report if !record.meta.attempts.is_empty() => (Some(view.doc), ""),
+        // Without an attempt the report itself is the result, unless it is blocked.
+        Dialect::Report if !record.meta.attempts.is_empty() || is_dropped_block(&view, record) => {
+            (Some(view.doc), "")
+        }
         _ => (None, ""),
     };
     let Some(mut lists) = brought.cloned() else {

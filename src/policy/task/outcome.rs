@@ -22,7 +22,10 @@ pub fn key_of(id: &str, attempt: Option<&Attempt>, record: &Record) -> String {
     let number = attempt.map_or(0, |attempt| attempt.number);
     let at = match attempt {
         Some(attempt) => attempt.started_at.to_string(),
-        None => text(record, "completed_at").to_owned(),
+        None => (record.doc.get("completed_at").and_then(Value::as_str))
+            .or(record.meta.request_sha256.as_deref())
+            .unwrap_or_default()
+            .to_owned(),
     };
     format!("{id}#{number} {at}")
 }
