@@ -163,8 +163,7 @@ pub fn answer(
     });
     let again = match kind {
         Kind::Gate | Kind::Task => false,
-        Kind::Review => !is_foreign_work(record, facts.config),
-        Kind::Blocked => true,
+        Kind::Review | Kind::Blocked => !is_foreign_work(record, facts.config),
     };
     let rerun = |record: &mut Record, why: &str| {
         let who = command.by.as_deref().unwrap_or("a person");
@@ -186,6 +185,8 @@ pub fn answer(
                 }
                 Kind::Review => approve_review(record, facts),
                 Kind::Task => approve_task(record, command, facts),
+                // Nobody here can go on, so the person's answer is what comes of it.
+                Kind::Blocked if !again => approve_task(record, command, facts),
                 Kind::Gate => rerun(record, "let it run"),
                 Kind::Blocked => rerun(record, "let it continue"),
             }
@@ -239,7 +240,7 @@ fn unanswered(command: &Command) -> Failure {
     }
 }
 
-/// Whether the work under review is a dropped report's, whose author can't be run again as this
+/// Whether the work in question is a dropped report's, whose author can't be run again as this
 /// handoff: it names somebody else to go on, or is no configured specialist.
 fn is_foreign_work(record: &Record, config: &Config) -> bool {
     let view = View::of_record(record);

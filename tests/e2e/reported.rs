@@ -292,6 +292,19 @@ fn what_a_blocked_report_knows_is_in_its_task_once() {
     root.completed("person");
     // The result that followed names no issue.
     knows("U", 0);
+    // Where its author is no specialist here, the answer is what comes of it.
+    let foreign = with(
+        blocked("missing_requirements", "V"),
+        json!({ "agent": "elsewhere" }),
+    );
+    root.drop_request("foreign", &foreign);
+    root.record("waiting", "foreign");
+    root.command(
+        "b.json",
+        &json!({ "action": "approve", "handoff_id": "foreign", "comment": "Take A" }),
+    );
+    assert_eq!(root.completed("foreign")["result"]["summary"], "Take A");
+    knows("V", 0);
     root.assert_audit_is_sound();
 }
 
