@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use handoffd_agents::Settings;
+pub use handoffd_agents::outcome::NO_REPORT;
 use handoffd_agents::run::adapter;
 use handoffd_agents::workspace::names::encode;
 

@@ -215,3 +215,38 @@ fn in_a_worktree_the_report_is_of_that_tree_and_keeps_its_branch() {
     assert_eq!(record["output"]["text"], "words\n");
     assert_eq!(record["output"]["branch"], "handoffd/z");
 }
+
+#[test]
+fn a_coding_agent_that_reports_in_a_file_has_reported() {
+    let root = Root::with(
+        "specialists.coder = { agent = 'generic', args = ['sh', 'coder.sh'], \
+         require_report = true, report = 'out/*.md' }",
+    );
+    let report = writes("out/r.md", &done("in a file"));
+    let sh =
+        format!("cat >/dev/null; [ -e quiet ] || echo I am done.; [ -e none ] || {{ {report}; }}");
+    fs::write(root.path("coder.sh"), sh).unwrap();
+    let _daemon = Daemon::start(&root);
+    let request = json!({ "target": { "agent_id": "coder" } });
+    for (id, mark) in [("x", ""), ("y", "quiet")] {
+        if !mark.is_empty() {
+            fs::write(root.path(mark), "").unwrap();
+        }
+        root.drop_request(id, &request);
+        let record = root.completed(id);
+        assert_eq!(record["result"]["summary"], "in a file");
+        assert!(record["metadata"]["usage"].is_object(), "{record:#}");
+        assert!(
+            !record["warnings"].to_string().contains("no report"),
+            "{record:#}"
+        );
+    }
+    fs::remove_file(root.path("quiet")).unwrap();
+    fs::write(root.path("none"), "").unwrap();
+    root.drop_request("z", &request);
+    let record = root.record("waiting", "z");
+    assert!(
+        record["warnings"].to_string().contains("no report"),
+        "{record:#}"
+    );
+}

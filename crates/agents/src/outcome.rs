@@ -79,6 +79,9 @@ pub fn result(ending: &Ending, facts: &Facts<'_>) -> Map<String, Value> {
     result
 }
 
+/// The end of the warning of a result that was made of a text.
+pub const NO_REPORT: &str = "ended with text and no report";
+
 /// The agent says that it is through. It is not, where it was refused a permission.
 fn through(ending: &Ending, facts: &Facts<'_>, warnings: &mut Vec<String>) -> Map<String, Value> {
     let text = ending.text.as_deref().map(str::trim).unwrap_or_default();
@@ -104,6 +107,19 @@ fn through(ending: &Ending, facts: &Facts<'_>, warnings: &mut Vec<String>) -> Ma
     if let Some(reported) = reported {
         return reported;
     }
+    let mut result = unreported(ending, text, facts, warnings);
+    // Who knows of a report elsewhere can tell that this is none.
+    result.insert("metadata".to_owned(), json!({ "reported": false }));
+    result
+}
+
+/// What is made of an end without a report.
+fn unreported(
+    ending: &Ending,
+    text: &str,
+    facts: &Facts<'_>,
+    warnings: &mut Vec<String>,
+) -> Map<String, Value> {
     if text.is_empty() && ending.report.is_none() {
         let words = "it ended without any output";
         return crate::trouble::Trouble::new(crate::trouble::Kind::Other, words)
@@ -112,7 +128,7 @@ fn through(ending: &Ending, facts: &Facts<'_>, warnings: &mut Vec<String>) -> Ma
     let mut result = Map::new();
     let summary = first_words(text, facts.agent);
     if facts.require_report {
-        warnings.push(format!("{} ended with text and no report", facts.agent));
+        warnings.push(format!("{} {NO_REPORT}", facts.agent));
         result.insert("status".to_owned(), "needs_review".into());
         result.insert(
             "question".to_owned(),

@@ -12,7 +12,7 @@ use crate::engine::attempt::Running;
 use crate::engine::world::World;
 use crate::protocol::report_pattern::fill;
 use crate::protocol::result::Output;
-use crate::runner::agents::work_folder;
+use crate::runner::agents::{NO_REPORT, work_folder};
 use crate::runner::collect::Collected;
 use crate::runner::launch::AttemptPaths;
 use crate::runner::report::{Report, newest};
@@ -41,7 +41,9 @@ pub(super) fn add_report(
         return Seen::default();
     };
     let mut own = None;
-    if specialist.workspace.is_some() && says_only_the_branch(&collected.stdout) {
+    let is_ours = specialist.workspace.is_some() && says_only_the_branch(&collected.stdout)
+        || specialist.agent.is_some() && is_made_of_text(&collected.stdout);
+    if is_ours {
         own = taken(&mut collected.stdout);
     }
     let mut seen = Seen::default();
@@ -181,6 +183,15 @@ fn says_only_the_branch(output: &Output) -> bool {
             .is_some_and(|output| output.contains_key("branch") && output.keys().all(is_ours))
 }
 
+/// Whether a coding agent left no report, and its adapter made a result of what it said.
+fn is_made_of_text(output: &Output) -> bool {
+    let Output::Result { result, .. } = output else {
+        return false;
+    };
+    let metadata = result.get("metadata");
+    metadata.and_then(|it| it.get("reported")) == Some(&Value::Bool(false))
+}
+
 fn taken(output: &mut Output) -> Option<Map<String, Value>> {
     match std::mem::replace(output, Output::Nothing) {
         Output::Result { result, .. } => Some(result),
@@ -191,10 +202,10 @@ fn taken(output: &mut Output) -> Option<Map<String, Value>> {
     }
 }
 
-/// Adds what the workspace said to the result that was found in its place.
+/// Adds what the workspace and the adapter said to the result that was found in its place.
 fn give_back(mut own: Map<String, Value>, collected: &mut Collected) {
     let Output::Result { result, .. } = &mut collected.result_file else {
-        // Nobody reported anything: the workspace's word is all there is.
+        // Nobody reported anything: their word is all there is.
         let remark = match std::mem::replace(&mut collected.stdout, Output::Nothing) {
             Output::Unreported { why, .. } => Some(why),
             _ => None,
@@ -216,8 +227,20 @@ fn give_back(mut own: Map<String, Value>, collected: &mut Collected) {
         output.extend(said.into_iter().filter(of_branch));
     }
     result.insert("output".to_owned(), Value::Object(output));
-    if let Some(Value::Array(more)) = own.shift_remove("warnings") {
+    if let Some(files) = own.shift_remove("files_modified") {
+        result.entry("files_modified").or_insert(files);
+    }
+    if let Some(Value::Object(mut metadata)) = own.shift_remove("metadata") {
+        metadata.shift_remove("reported");
+        match result.get_mut("metadata") {
+            Some(Value::Object(theirs)) => theirs.extend(metadata),
+            _ => drop(result.insert("metadata".to_owned(), Value::Object(metadata))),
+        }
+    }
+    if let Some(Value::Array(mut more)) = own.shift_remove("warnings") {
+        more.retain(|said| !said.as_str().is_some_and(|said| said.ends_with(NO_REPORT)));
         match result.get_mut("warnings") {
+            _ if more.is_empty() => {}
             Some(Value::Array(known)) => known.extend(more),
             _ => drop(result.insert("warnings".to_owned(), Value::Array(more))),
         }
