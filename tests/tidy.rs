@@ -255,3 +255,17 @@ fn no_test_is_switched_off() {
         }
     });
 }
+
+#[test]
+fn messages_have_one_word_for_a_human() {
+    hold("messages say `human`", |source, found| {
+        for (line, code) in source.code() {
+            // A text, and not a function or module of that name.
+            let is_text = code.contains('"') && !code.contains("alias =");
+            let said = ["a person", "A person", "the person", "one person"];
+            if is_text && said.iter().any(|said| code.contains(said)) {
+                found.push(format!("{}:{line}: {}", source.name, code.trim()));
+            }
+        }
+    });
+}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Done, but a person should look at it first: the handoff waits in waiting/.
+# Done, but a human should look at it first: the handoff waits in waiting/.
 cat <<'RESULT'
 {
   "status": "needs_review",

@@ -70,7 +70,7 @@ pub struct RetryOptions {
 
 #[derive(Debug, Args)]
 pub(super) struct Words {
-    /// The name of the person [default: the user's name]
+    /// The name of the human [default: the user's name]
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
     /// The reason; for the audit log, and for the record of a cancelled or answered handoff

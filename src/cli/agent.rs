@@ -29,7 +29,7 @@ pub struct Options {
     /// A template for the prompt, relative to the root
     #[arg(long, value_name = "FILE")]
     prompt: Option<PathBuf>,
-    /// Ask a person to look if the agent leaves no report
+    /// Ask a human to look if the agent leaves no report
     #[arg(long)]
     require_report: bool,
     /// The most that one attempt may cost, if the agent supports a limit

@@ -47,7 +47,7 @@ pub struct AskOptions {
 struct Answer {
     #[arg(value_name = "ID", add = complete::asked_ids())]
     ids: Vec<String>,
-    /// Instead of ids: every handoff that waits for a person and matches these filters
+    /// Instead of ids: every handoff that waits for a human and matches these filters
     #[command(flatten)]
     filters: Filters,
     /// Don't ask before answering many
@@ -105,7 +105,7 @@ fn check(layout: &Layout, action: &str, id: &str, choice: Option<&str>) -> Resul
     let row = place.row();
     let Some(question) = row.question else {
         let stands = match row.waiting_on.as_deref() {
-            Some(on) => format!("it waits for a {on}, not for a person"),
+            Some(on) => format!("it waits for a {on}, not for a human"),
             None if place.state.is_final() => format!("already {}", place.state),
             None => format!("it is {}", place.state.to_string().replace('_', " ")),
         };

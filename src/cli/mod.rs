@@ -132,9 +132,9 @@ enum Command {
     Cancel(act::CancelOptions),
     /// Run failed handoffs again, or run a waiting handoff now
     Retry(act::RetryOptions),
-    /// Approve a handoff that waits for a person
+    /// Approve a handoff that waits for a human
     Approve(answer::ApproveOptions),
-    /// Reject a handoff that waits for a person
+    /// Reject a handoff that waits for a human
     Reject(answer::RejectOptions),
     /// Ask a question back before approving or rejecting
     Ask(answer::AskOptions),

@@ -301,7 +301,7 @@ fn next_step(planned: &Plan) -> String {
             let all: Vec<&str> = ids.iter().chain(artifacts).map(String::as_str).collect();
             format!("waits for {}", all.join(", "))
         }
-        Plan::WaitForHuman(_) => "waits for a person".to_owned(),
+        Plan::WaitForHuman(_) => "waits for a human".to_owned(),
         Plan::Help => "is blocked, and asks the helper that routes.blocked names".to_owned(),
         Plan::Complete => "completes at once: it ends its work".to_owned(),
         Plan::Refuse(told) => format!("is refused: {}", told.message),

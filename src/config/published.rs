@@ -198,7 +198,7 @@ const SPECIALIST: &[Key] = &[
     key("agent", Kind::CodingAgent, "A coding agent in place of a command: claude, codex, gemini, opencode, generic, or one that agents/NAME.toml describes").instead_of("command"),
     key("args", Kind::Words { least: 0, once: false }, "Flags for the coding agent; for generic, its command").beside("agent", "claude"),
     key("prompt", Kind::Text, "A template for the prompt of the coding agent, relative to the root").beside("agent", "claude"),
-    key("require_report", Kind::Flag, "A person looks where the coding agent leaves no report").beside("agent", "claude"),
+    key("require_report", Kind::Flag, "A human looks where the coding agent leaves no report").beside("agent", "claude"),
     key("max_usd", Kind::Number(LEAST_USD, MOST_USD), "The most that one attempt may cost, where the coding agent can keep to it").beside("agent", "claude"),
     key("workspace", Kind::Word(&["root", "worktree"]), "worktree: the command and verify run in a git worktree of the repository, and what they leave is committed").default("\"root\"").wants("worktree", "repository"),
     key("repository", Kind::Text, "What the worktrees are of; relative to the root").beside("workspace", "worktree"),
@@ -273,7 +273,7 @@ pub(super) const CONFIG: &[Key] = &[
     key("gates", Kind::Tables(0, GATES), "Quality gates: commands that must pass before a task enters a phase"),
     key("notify", Kind::Table(&[
         key("failed", Kind::Command, "Runs for each failure, with the record on stdin"),
-        key("waiting_human", Kind::Command, "Runs for each handoff that waits for a person"),
+        key("waiting_human", Kind::Command, "Runs for each handoff that waits for a human"),
         key("completed", Kind::Command, "Runs for each completed handoff"),
     ]), "Commands that notify people"),
     key("audit", Kind::Table(&[

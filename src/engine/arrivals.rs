@@ -341,7 +341,7 @@ impl Engine {
             Destination::Fail(_) | Destination::Duplicate => {}
             Destination::Complete => tracing::info!(handoff_id = id, "a report that ends its work"),
             Destination::Help => tracing::info!(handoff_id = id, "a report that is blocked"),
-            Destination::Ask(_) => tracing::info!(handoff_id = id, "waits for a person"),
+            Destination::Ask(_) => tracing::info!(handoff_id = id, "waits for a human"),
             Destination::Wait { on, ids, .. } => {
                 // Who waits for whom must be known before the next one is looked at.
                 if let (&"dependency", Ok(request)) = (on, &submission.request) {

@@ -306,10 +306,10 @@ pub fn apply(
         }
         Destination::Ask(kind) => {
             let reason = match kind {
-                Kind::Task => "addressed to a person",
-                Kind::Gate => "a person must approve it before it runs",
+                Kind::Task => "addressed to a human",
+                Kind::Gate => "a human must approve it before it runs",
                 Kind::Review => "the report asks for a review",
-                Kind::Blocked => "blocked; a person can help",
+                Kind::Blocked => "blocked; a human can help",
             };
             not_starting(record);
             // Behind a gate somebody goes on with the report, and a blocked one delivers nothing.

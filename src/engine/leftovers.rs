@@ -75,7 +75,7 @@ mod tests {
         assert!(!leftovers.is_of("y", "gone"));
         assert!(!leftovers.is_of("z", "a"));
         fs::write(dir.path().join("c"), "2").unwrap();
-        #[expect(clippy::disallowed_methods, reason = "a person swaps the file")]
+        #[expect(clippy::disallowed_methods, reason = "a human swaps the file")]
         fs::rename(dir.path().join("c"), dir.path().join("a")).unwrap();
         assert!(!leftovers.is_of("x", "a"), "another file under its name");
         leftovers.remember("x", "a", Durability::Relaxed).unwrap();

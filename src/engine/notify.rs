@@ -216,7 +216,7 @@ impl Engine {
             let left = humantime::format_duration(Duration::from_secs(left.div_ceil(1000)));
             tracing::warn!(
                 handoff_id = id,
-                "it waits for a person; {left} left until the deadline"
+                "it waits for a human; {left} left until the deadline"
             );
             let line = audit::Event::new(self.world.now().wall, News::DeadlineNear.word())
                 .about(id)

@@ -127,7 +127,7 @@ pub fn standing(layout: &Layout, id: &str) -> String {
 /// What is waited for, as one says it.
 pub fn thing(on: &str) -> &str {
     match on {
-        "human" => "a person",
+        "human" => "a human",
         "handoff" => "helpers",
         "dependency" => "a dependency",
         "retry" => "its next attempt",

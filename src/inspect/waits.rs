@@ -54,9 +54,15 @@ pub fn sentences(id: &str, wait: &Wait) -> Vec<String> {
 
 fn person(id: &str, wait: &Wait) -> Vec<String> {
     let question = wait.question.clone().unwrap_or_default();
-    let who = question.escalated_to.as_deref().unwrap_or("a person");
+    let who = question.escalated_to.as_deref().unwrap_or("a human");
+    // A question has its own end.
+    let end = if wait.reason.ends_with(['?', '!']) {
+        ""
+    } else {
+        "."
+    };
     let mut told = vec![format!(
-        "{id} waits for {who}{}: {}.",
+        "{id} waits for {who}{}: {}{end}",
         wait.so_far(),
         wait.reason
     )];

@@ -25,7 +25,7 @@ pub fn send_back(
     let who = answer
         .as_ref()
         .and_then(|answer| answer.get("by")?.as_str())
-        .unwrap_or("a person")
+        .unwrap_or("a human")
         .to_owned();
     told.retryable &= asked_by(record).is_none();
     // What was found out before the question gives way to what the gates found out.

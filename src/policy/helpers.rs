@@ -26,7 +26,7 @@ pub fn stuck(record: &mut Record, result: Map<String, Value>, facts: &Facts<'_>)
     if let Some(issue) = human_issue(&result) {
         close(record, AttemptOutcome::Blocked, None, facts);
         record.set("result", Value::Object(result));
-        let reason = format!("blocked ({reason}); a person must decide: {issue}");
+        let reason = format!("blocked ({reason}); a human must decide: {issue}");
         ask_person(record, Kind::Blocked, &reason, facts.now, facts.boot);
         return decided(State::Waiting, "blocked");
     }

@@ -150,7 +150,7 @@ pub fn answer(
     let id = facts.id;
     let Some(kind) = Kind::of(record).filter(|_| on(record) == Some("human")) else {
         return Err(format!(
-            "can't {} {id}: it waits for a {}, not for a person",
+            "can't {} {id}: it waits for a {}, not for a human",
             command.action,
             on(record).unwrap_or("something else")
         ));
@@ -166,7 +166,7 @@ pub fn answer(
         Kind::Review | Kind::Blocked => !is_foreign_work(record, facts.config),
     };
     let rerun = |record: &mut Record, why: &str| {
-        let who = command.by.as_deref().unwrap_or("a person");
+        let who = command.by.as_deref().unwrap_or("a human");
         let reason = format!("{who} {why}; it runs when a slot is free");
         wait(record, "retry", Some(0), &reason, facts.now, facts.boot);
     };
@@ -323,7 +323,7 @@ fn approve_task(record: &mut Record, command: &Command, facts: &Facts<'_>) {
 }
 
 fn rejected(command: &Command) -> Failure {
-    let who = command.by.as_deref().unwrap_or("a person");
+    let who = command.by.as_deref().unwrap_or("a human");
     let why = command
         .comment
         .as_deref()

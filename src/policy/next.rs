@@ -116,7 +116,7 @@ pub fn conclude(record: &mut Record, verdict: Verdict, facts: &Facts<'_>) -> Dec
 fn succeeded(record: &mut Record, success: Success, facts: &Facts<'_>) -> Decision {
     let result = success.result.clone().unwrap_or_default();
     if let Some(issue) = human_issue(&result) {
-        let reason = format!("a person must decide: {issue}");
+        let reason = format!("a human must decide: {issue}");
         review(record, success, &reason, facts);
         return decided(State::Waiting, "needs_review");
     }

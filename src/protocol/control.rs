@@ -113,7 +113,7 @@ pub const COMMAND: &[Field] = &[
     ),
     field("by", Shape::Text, "Who gives the command"),
     field("comment", Shape::Text, "Why"),
-    field("choice", Shape::Text, "The option that the person chose"),
+    field("choice", Shape::Text, "The option that the human chose"),
     field(
         "revision",
         COUNT,

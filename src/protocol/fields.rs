@@ -122,11 +122,11 @@ pub const GATE: &[Field] = &[
 ];
 
 pub const VALIDATION_REQUEST: &[Field] = &[
-    field("items", TEXT_OR_TEXTS, "What the person should look at"),
+    field("items", TEXT_OR_TEXTS, "What the human should look at"),
     field(
         "options",
         Shape::Either(&[TEXTS, Shape::Map], "an object or an array of strings"),
-        "The answers that the person can choose from",
+        "The answers that the human can choose from",
     ),
 ];
 
@@ -182,11 +182,11 @@ pub const ACTED_ON: &[Field] = &[
         Shape::Object(WORKFLOW_STATE),
         "The position in a workflow",
     ),
-    field("gate", Shape::Object(GATE), "A question to a person"),
+    field("gate", Shape::Object(GATE), "A question to a human"),
     field(
         "validation_request",
         Shape::Object(VALIDATION_REQUEST),
-        "The question for the person",
+        "The question for the human",
     ),
 ];
 

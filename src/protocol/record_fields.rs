@@ -378,7 +378,7 @@ pub const RECORD: &[Field] = &[
     field(
         "answer",
         Shape::Map,
-        "The answer of a person: action, choice, comment, by, at",
+        "The answer of a human: action, choice, comment, by, at",
     ),
     field(
         "acknowledgment",

@@ -63,11 +63,7 @@ const BLOCKING_ISSUES: Shape = Shape::List {
                 field("issue", Shape::Text, "The issue"),
                 field("severity", Shape::Text, "blocker, high, medium or low"),
                 field("suggested_action", Shape::Text, "A suggestion"),
-                field(
-                    "requires_human",
-                    Shape::Bool,
-                    "Whether a person must decide",
-                ),
+                field("requires_human", Shape::Bool, "Whether a human must decide"),
             ]),
         ],
         "a text or an object",
@@ -80,11 +76,11 @@ const QUESTION: Shape = Shape::Either(
     &[
         Shape::Text,
         Shape::Object(&[
-            field("text", Shape::Text, "What a person is asked"),
+            field("text", Shape::Text, "What a human is asked"),
             field(
                 "options",
                 Shape::Any,
-                "What a person may choose from: a list of words, or an object with what each means",
+                "What a human may choose from: a list of words, or an object with what each means",
             ),
             field(
                 "on_approve",
@@ -159,7 +155,7 @@ pub const RESULT: &[Field] = &[
     field(
         "question",
         QUESTION,
-        "What a person is asked, where the status is needs_review",
+        "What a human is asked, where the status is needs_review",
     ),
     field("decisions", NOTES, "Decisions, with the reasons"),
     field(

@@ -286,6 +286,8 @@ fn a_review_shows_its_question_options_artifacts_and_input() {
         assert!(inbox.contains(part), "{part}: {inbox}");
     }
     assert!(told.contains("INPUT"), "{told}");
+    let explained = out(&root, &["explain", "x"]);
+    assert!(explained.contains("now: Ship it?\n"), "{explained}");
 }
 
 #[test]

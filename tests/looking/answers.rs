@@ -30,7 +30,7 @@ fn show_tells_what_was_answered_and_by_whom() {
     record["answer"] = json!({ "action": "reject", "choice": null, "comment": null, "by": null });
     root.put("completed", "done", 1, &record);
     let told = root.see(&["show", "done"]);
-    assert!(told.contains("reject by a person\n"), "{told}");
+    assert!(told.contains("reject by a human\n"), "{told}");
     assert!(!told.contains("comment"), "{told}");
 }
 

@@ -88,10 +88,10 @@ fn what_is_watched_fits_and_q_leaves() {
     assert!(page.contains("at-work"));
     assert!(!terminal.is_for_lines());
     terminal.press("x");
-    let before = terminal.drawn().len();
     terminal.resize(90, 40);
     let page = terminal.until("a page of the other size", |drawn| {
-        drawn[before..].matches("\r\n").count() >= 39
+        let last = drawn.rsplit("\u{1b}[H").next().unwrap();
+        last.matches("\r\n").count() >= 39 && last.ends_with("\u{1b}[J")
     });
     assert_fits(page.rsplit("\u{1b}[H").next().unwrap(), 90, 40);
     terminal.press("q");
@@ -138,7 +138,8 @@ fn an_interrupted_watch_puts_the_terminal_back() {
 
 #[test]
 fn a_stopped_watch_lends_the_terminal_back() {
-    let terminal = on(&filled(), &["status", "--watch"], (80, 24));
+    let root = filled();
+    let terminal = on(&root, &["status", "--watch"], (80, 24));
     terminal.until("a page", |drawn| drawn.contains("q leaves"));
     terminal.signal(libc::SIGTSTP);
     terminal.until("the usual screen", |drawn| drawn.ends_with("\u{1b}[?1049l"));

@@ -20,7 +20,7 @@ use crate::adapter::{Denied, one_line};
 use crate::permit;
 
 /// What the hook says to codex; also how the refusal is found again in the session's file.
-const REFUSED: &str = "a person has to permit this first";
+const REFUSED: &str = "a human has to permit this first";
 
 /// What codex says of a command that was refused.
 const MARKS: [&str; 3] = [

@@ -99,7 +99,7 @@ fn through(ending: &Ending, facts: &Facts<'_>, warnings: &mut Vec<String>) -> Ma
     if !ending.denied.is_empty() {
         let what: Vec<&str> = ending.denied.iter().map(|it| it.what.as_str()).collect();
         warnings.push(format!(
-            "{}: a person refused permission: {}",
+            "{}: a human refused permission: {}",
             facts.agent,
             what.join("; ")
         ));

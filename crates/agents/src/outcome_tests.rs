@@ -116,7 +116,7 @@ fn a_denied_permission_is_a_question_until_a_person_refused_it() {
     assert_eq!(went_on["status"], "complete");
     assert_eq!(
         went_on["warnings"][0],
-        "claude: a person refused permission: run: git push"
+        "claude: a human refused permission: run: git push"
     );
 }
 

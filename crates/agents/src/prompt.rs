@@ -323,7 +323,7 @@ fn elsewhere(item: &Value) -> Option<String> {
 
 /// A person's answer in a sentence.
 pub fn answer_words(answer: &Answer) -> String {
-    let who = answer.by.as_deref().unwrap_or("A person");
+    let who = answer.by.as_deref().unwrap_or("A human");
     let did = match answer.action.as_str() {
         "approve" => "approved",
         "reject" => "rejected it",

@@ -24,7 +24,7 @@ pub fn schema() -> Value {
             "type": "string",
             "enum": ["complete", "blocked", "needs_review", "failed"],
             "description": "complete: the task is done. blocked: you can't continue without \
-             help. needs_review: done, but a person must review it. failed: it can't be done.",
+             help. needs_review: done, but a human must review it. failed: it can't be done.",
         },
         "summary": {"type": "string", "description": "One or two sentences: what was done, with names and figures."},
         "decisions": {
@@ -40,7 +40,7 @@ pub fn schema() -> Value {
             "command_output": text("The last lines of what the checks printed."),
         }))),
         "open_questions": texts(),
-        "question": text("Only with needs_review: the question for the person."),
+        "question": text("Only with needs_review: the question for the human."),
         "blocked_reason": {
             "type": ["string", "null"],
             "enum": ["security_concern", "architecture_decision", "missing_requirements",

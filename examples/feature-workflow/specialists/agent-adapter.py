@@ -14,7 +14,7 @@ AGENT_COMMAND is split into words as a shell would, but no shell runs it, and no
 record becomes part of it: the record reaches the agent only as its prompt, on stdin.
 
 The record on this script's stdin becomes the prompt: the work, its context, what helpers gave
-back, what a person answered, and why the last attempt failed. The agent's answer becomes the
+back, what a human answered, and why the last attempt failed. The agent's answer becomes the
 result, on this script's stdout: the last fenced json block that is an object, else the answer's
 first paragraph as the summary and all of it as output.text. If the agent fails, so does the
 attempt, with the agent's exit code, and the daemon tries again as it is told to.
@@ -42,7 +42,7 @@ When you are done, end your answer with one fenced json block, and nothing after
 If you can't go on, use "status": "blocked" with "blocked_reason" (security_concern,
 architecture_decision, missing_requirements, test_failures, out_of_scope or unknown),
 "attempted": [what you tried], and in "handoff" only "context" (what blocks you), with
-"next_agent": null. If a person should look first, use "status": "needs_review". For sub-tasks
+"next_agent": null. If a human should look first, use "status": "needs_review". For sub-tasks
 use "status": "delegate" with "handoff": {"children": [{"agent": "@name", "input": {}}]}."""
 
 
@@ -59,7 +59,7 @@ def prompt(record, env):
     data = work.get("data")
     origin = answer = None
     if isinstance(data, dict) and own.get("parent"):
-        # A follow-up has the chain's first request and a person's answer beside its own work.
+        # A follow-up has the chain's first request and a human's answer beside its own work.
         origin, answer = data.get("origin"), data.get("answer")
         data = {key: value for key, value in data.items() if key not in ("origin", "answer")}
     parts = [
@@ -71,7 +71,7 @@ def prompt(record, env):
         ("Context", package.get("context") or record.get("context")),
         ("Where this stands in its workflow", record.get("workflow_state")),
         ("What the helpers that you asked gave back", own.get("returns")),
-        ("What a person answered", record.get("answer") or answer),
+        ("What a human answered", record.get("answer") or answer),
         ("Why your last attempt failed; mend that", env.get("HANDOFF_LAST_ERROR")),
         ("How to answer", REPLY),
     ]

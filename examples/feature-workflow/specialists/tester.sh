@@ -1,5 +1,5 @@
 #!/bin/sh
-# All is green, but a person has the last word.
+# All is green, but a human has the last word.
 set -eu
 cat <<'END'
 {

@@ -196,7 +196,7 @@ fn answer(doc: &Map<String, Value>) -> Option<String> {
     let said = |key: &str| text(doc, &["answer", key]);
     let action = said("action")?;
     let choice = said("choice").map(|choice| format!(" ({choice})"));
-    let by = said("by").unwrap_or("a person");
+    let by = said("by").unwrap_or("a human");
     let at = said("at").and_then(Wall::parse).map(local);
     let at = at.map(|at| format!(", {at}"));
     let answer = format!(

@@ -21,7 +21,7 @@ use crate::store::tasks::StoreError;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Adds artifacts and decisions, and replaces blocking issues. The document has the fields of a result: artifacts, decisions, blocking_issues, warnings, quality_gates, and phase, from, to.\n\nExit code 1: a gate failed, a person must decide, or the task is unknown.\n\nExample:\n  \
+    after_help = "Adds artifacts and decisions, and replaces blocking issues. The document has the fields of a result: artifacts, decisions, blocking_issues, warnings, quality_gates, and phase, from, to.\n\nExit code 1: a gate failed, a human must decide, or the task is unknown.\n\nExample:\n  \
                         handoffd state handoff T --from coder --to tester --phase testing \
                         --artifact source=src/login.rs --decision 'JWT' --because 'stateless'"
 )]
@@ -58,7 +58,7 @@ pub struct Options {
     /// An issue that blocks the task
     #[arg(long, value_name = "TEXT")]
     blocking: Vec<String>,
-    /// An issue that only a person can decide
+    /// An issue that only a human can decide
     #[arg(long, value_name = "TEXT")]
     needs_human: Vec<String>,
     /// An issue with all its fields
@@ -67,7 +67,7 @@ pub struct Options {
     /// Keep the blocking issues
     #[arg(long, conflicts_with_all = ["blocking", "needs_human", "blocking_json"])]
     keep_blocking: bool,
-    /// The person who approves it
+    /// The human who approves it
     #[arg(long, value_name = "NAME")]
     approved_by: Option<String>,
     /// A key for this handoff: each key is applied once

@@ -100,10 +100,13 @@ impl Screen {
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
+        let told = keyboard[0].revents();
+        if told.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            // The terminal is gone.
+            return Ok(Key::Leave);
+        }
         let mut pressed = [0; 64];
         match rustix::io::read(stdin, &mut pressed) {
-            // The terminal is gone.
-            Ok(0) => Ok(Key::Leave),
             Ok(count) if pressed[..count].iter().any(|key| b"qQ\x04".contains(key)) => {
                 Ok(Key::Leave)
             }
@@ -118,11 +121,12 @@ impl Screen {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
-        let mut out = out::lock();
-        let _ = write!(out, "{LEAVE}").and_then(|()| out.flush());
+        // The keyboard first: who sees the usual screen may type.
         if let Some(before) = &self.before {
             let _ = tcsetattr(stdin(), OptionalActions::Now, before);
         }
+        let mut out = out::lock();
+        let _ = write!(out, "{LEAVE}").and_then(|()| out.flush());
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) fn brought(record: &Record, id: &str, now: Wall) -> Option<Brought> {
     let answer = record.doc.get("answer");
     if answer.and_then(|answer| answer.get("action")?.as_str()) == Some("approve") {
         let by = answer.and_then(|answer| answer.get("by")?.as_str());
-        delta.approved_by = Some(by.unwrap_or("a person").to_owned());
+        delta.approved_by = Some(by.unwrap_or("a human").to_owned());
     }
     let (given, mut wrong_in_package) = given(record, now);
     wrong_in_package.extend(wrong);

@@ -219,7 +219,7 @@ pub(super) fn human_gate(after: &TaskState, approved_by: Option<&str>) -> Option
         more => format!(" (and {more} more)"),
     };
     let what = one_line(first.what(), 2 * SHOWN);
-    let reason = format!("a person must decide: {what}{more}");
+    let reason = format!("a human must decide: {what}{more}");
     Some(GateResult::new(HUMAN, false, reason))
 }
 

@@ -365,7 +365,7 @@ fn blocking(state: &TaskState) -> String {
     let is_blocker = |issue: &Issue<'_>| issue.severity() == Severity::Blocker;
     let blockers = state.issues().filter(is_blocker).count();
     let human = state.issues().filter(Issue::requires_human).count();
-    format!("Blocking: {count} ({blockers} blockers, {human} for a person)")
+    format!("Blocking: {count} ({blockers} blockers, {human} for a human)")
 }
 
 /// What can't wait, questions to a human first; and the rest, the worst first.

@@ -50,7 +50,7 @@ Artifacts: 3 (2 source, 1 test)
 Decisions: 2, newest first
 - JWT: stateless
 - TDD: safer
-Blocking: 2 (0 blockers, 1 for a person)
+Blocking: 2 (0 blockers, 1 for a human)
 - [high, human] which licence? -> ask legal
 - [low] slow CI
 Gates: 1 passed, 1 failed (unit)
@@ -174,7 +174,7 @@ fn what_matters_stays_when_everything_is_long() {
             assert!(lines[0].starts_with("Task: x.9_Z@"), "{text}");
             assert!(lines[1].starts_with("Phase: "), "{text}");
             assert!(
-                text.contains("\nBlocking: 12 (4 blockers, 1 for a person)\n- [low, human] 7"),
+                text.contains("\nBlocking: 12 (4 blockers, 1 for a human)\n- [low, human] 7"),
                 "{text}"
             );
             assert!(text.contains("\nDecisions: 20, newest first\n"), "{text}");

@@ -42,11 +42,7 @@ const ISSUE: &[Field] = &[
         "How severe it is",
     ),
     field("suggested_action", Shape::Text, "A suggestion"),
-    field(
-        "requires_human",
-        Shape::Bool,
-        "Whether a person must decide",
-    ),
+    field("requires_human", Shape::Bool, "Whether a human must decide"),
 ];
 
 /// A list, the shape of its entries, and the field that an entry can't do without.

@@ -224,7 +224,7 @@ fn what_it_writes_to_stderr_is_the_log_of_the_handoff_that_it_was_written_in() {
         root.completed("b")["handoffd"]["attempts"][0]["log"],
         Value::Null
     );
-    let shown = root.cli(&["logs", "a"]);
+    let shown = root.cli(&["logs", "a", "--stderr"]);
     assert_eq!(String::from_utf8_lossy(&shown.stdout), "this is a\n");
     let sh = "head -c 200000 /dev/zero | tr '\\0' x >&2; echo the end >&2; ok";
     root.drop_request("much", &told(sh));
