@@ -2,15 +2,17 @@
 //!
 //! Both first commit what an interrupted attempt left uncommitted, unless somebody works in the tree.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use handoffd_agents::workspace::list::{self, Found, Pruned, Settled};
+use rustix::process::getuid;
 use serde_json::{Value, json};
 
 use crate::cli::style::{Ink, columns, ink, safe};
-use crate::cli::{Failed, Global, Outcome, duration, out};
+use crate::cli::{Failed, Global, Outcome, duration, out, person};
 use crate::clock::Clock;
 use crate::retention::trees::{Trees, told, touched};
 
@@ -50,6 +52,13 @@ pub fn worktrees(global: &Global, options: &TreesOptions) -> Outcome {
     match &options.what {
         None | Some(What::List) => show(global, &folder),
         Some(What::Prune(options)) => {
+            if let Some(owner) = other_owner(&folder) {
+                let text = format!(
+                    "the worktrees belong to {owner}, and git would leave files that {owner} can't use; \
+                     run it as {owner}: sudo -u {owner} handoffd worktrees prune"
+                );
+                return Err(Failed::thing("OWNER", anyhow::anyhow!(text)));
+            }
             let trees = Trees::of(&layout)?;
             let now = Clock::System.now().wall;
             let age = options.older_than.unwrap_or_default();
@@ -58,6 +67,12 @@ pub fn worktrees(global: &Global, options: &TreesOptions) -> Outcome {
             prune(global, &folder, old, options)
         }
     }
+}
+
+/// The user that the worktrees belong to, if it is another one.
+fn other_owner(folder: &Path) -> Option<String> {
+    let uid = std::fs::metadata(folder).ok()?.uid();
+    (uid != getuid().as_raw()).then(|| person::name_of(uid).unwrap_or_else(|| format!("#{uid}")))
 }
 
 /// A worktree as the list shows it.
@@ -69,7 +84,8 @@ struct Row {
 /// Commits what is uncommitted, and looks again.
 fn rows(folder: &Path) -> Vec<Row> {
     let mut notes = Vec::new();
-    for tree in list::all(folder) {
+    let mine = other_owner(folder).is_none();
+    for tree in list::all(folder).into_iter().filter(|_| mine) {
         let mut warnings = Vec::new();
         let settled = match list::settle(folder, &tree, &mut warnings) {
             Settled::AtRest => None,

@@ -80,3 +80,20 @@ fn a_second_attempt_waits_for_the_first_instead_of_failing() {
         assert_eq!(said["output"]["text"], "first\n", "{said}");
     });
 }
+
+#[test]
+fn a_process_left_in_the_background_holds_nothing_up() {
+    let shop = Shop::new();
+    // One is silent, one never stops to print.
+    let script = "sleep 600 2>/dev/null & echo $! >left; yes 2>/dev/null & echo done";
+    let said = shop.run(&record("x", "x"), &[], script);
+    let text = said["output"]["text"].as_str().unwrap();
+    assert!(text.contains("done\n"), "{} bytes", text.len());
+    let silent = shop.git(&["show", "handoffd/x:left"]).parse().unwrap();
+    assert!(
+        crate::common::is_alive(silent),
+        "the queue ends it, not this command"
+    );
+    // The other one has lost its reader.
+    crate::common::kill(silent, rustix::process::Signal::KILL);
+}

@@ -1,11 +1,13 @@
 //! A command in a worktree: made ready before, committed after, whatever came of the command.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read as _, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 
 use super::git::{Repository, WorkspaceError};
@@ -18,6 +20,15 @@ use crate::process::outlive_signals;
 /// The most that is read of what the command prints, to add to its result.
 const MOST_RESULT: usize = 64 * 1024 * 1024;
 const PIECE: usize = 64 * 1024;
+
+/// More than a pipe holds: what is read beyond that after the command's end is not the command's.
+const MOST_IN_PIPE: usize = 1024 * 1024;
+
+/// How long after a silence it is asked whether the command has ended.
+const LOOK_AGAIN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 250_000_000,
+};
 
 /// What a queue keeps in its root, which may be inside of the repository.
 const QUEUE: [&str; 6] = [
@@ -234,37 +245,53 @@ fn execute(
     })?;
     let stdin = child.stdin.take();
     let record = record.to_vec();
-    let feeder = thread::spawn(move || {
+    // Nobody waits for it: a process in the background may hold the command's stdin and never read it.
+    thread::spawn(move || {
         if let Some(mut stdin) = stdin {
             // A command that does not read its record is free to.
             drop(stdin.write_all(&record));
         }
     });
+    let lost =
+        |error: std::io::Error| WorkspaceError::passing(format!("its output or end: {error}"));
     let printed = match child.stdout.take() {
-        Some(stdout) => keep(stdout, out)
-            .map_err(|error| WorkspaceError::passing(format!("its output: {error}")))?,
+        Some(stdout) => keep(stdout, &mut child, out).map_err(lost)?,
         None => None,
     };
-    let status = child
-        .wait()
-        .map_err(|error| WorkspaceError::passing(format!("its end: {error}")))?;
-    drop(feeder.join());
+    let status = child.wait().map_err(lost)?;
     Ok((status, printed))
 }
 
-/// Reads what a command prints. Each piece is a sign of life, which the queue would otherwise see itself.
-fn keep(mut stdout: impl Read, out: &mut dyn Write) -> std::io::Result<Option<Vec<u8>>> {
+/// Reads what a command prints, until it has ended: a process that it left in the background may hold its
+/// stdout for ever. Each piece is a sign of life, which the queue would otherwise see itself.
+fn keep(
+    mut stdout: ChildStdout,
+    child: &mut Child,
+    out: &mut dyn Write,
+) -> std::io::Result<Option<Vec<u8>>> {
     let heartbeat = std::env::var_os("HANDOFF_HEARTBEAT").map(PathBuf::from);
     let mut printed = Vec::new();
     let mut passes = false;
     let mut piece = vec![0; PIECE];
-    loop {
+    let mut after_end = 0;
+    while after_end <= MOST_IN_PIPE {
+        // Asked first: what it printed before its end is in the pipe by then.
+        let has_ended = child.try_wait()?.is_some();
+        if !is_ready(&stdout)? {
+            if has_ended {
+                break;
+            }
+            continue;
+        }
         let length = match stdout.read(&mut piece) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             read => read?,
         };
         if length == 0 {
-            return Ok((!passes).then_some(printed));
+            break;
+        }
+        if has_ended {
+            after_end += length;
         }
         if let Some(path) = &heartbeat {
             beat(path);
@@ -275,6 +302,16 @@ fn keep(mut stdout: impl Read, out: &mut dyn Write) -> std::io::Result<Option<Ve
             out.write_all(&printed)?;
             printed.clear();
         }
+    }
+    Ok((!passes).then_some(printed))
+}
+
+/// Waits a moment for something to read, or the end of it.
+fn is_ready(stdout: &ChildStdout) -> std::io::Result<bool> {
+    let mut wanted = [PollFd::new(stdout, PollFlags::IN)];
+    match poll(&mut wanted, Some(&LOOK_AGAIN)) {
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
     }
 }
 
