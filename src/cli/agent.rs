@@ -52,6 +52,11 @@ pub fn agent(options: &Options) -> Outcome {
     std::io::stdin()
         .read_to_end(&mut record)
         .context("can't read the record from stdin")?;
+    if !matches!(serde_json::from_slice(&record), Ok(Value::Object(_))) {
+        let error =
+            anyhow::anyhow!("stdin is not a record; pipe one in, such as {{\"task\": \"…\"}}");
+        return Err(Failed::usage("USAGE", error));
+    }
     let settings = Settings {
         agent: options.name.clone(),
         program: options.program.clone(),

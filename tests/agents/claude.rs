@@ -212,3 +212,19 @@ fn a_report_that_breaks_its_schema_is_not_believed() {
     assert_eq!(result["status"], "needs_review", "{result}");
     assert_eq!(result["output"]["text"], "I can't report.");
 }
+
+#[test]
+fn an_attempt_that_costs_too_much_is_ended_by_the_agent_itself() {
+    if !has("claude") {
+        return;
+    }
+    // It never ends by itself.
+    let stub = Stub::says(vec![Answer::Tool("Bash", json!({"command": "pwd"}))]);
+    let keys = "max_usd = 0.01\nretry = { max_retries = 2, delay = '50ms' }";
+    let (desk, _daemon) = Desk::with("claude", keys, stub);
+    let (record, code) = desk.fail("x", "Try for ever");
+    assert_eq!(code, "AGENT_LIMIT_REACHED");
+    assert_eq!(outcomes(&record), ["failed"], "a retry would cost as much");
+    let cost = usage(&record, 1)["cost_usd"].as_f64().unwrap();
+    assert!((0.01..0.02).contains(&cost), "{cost}");
+}

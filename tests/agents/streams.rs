@@ -2,9 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use serde_json::{Value, json};
 
 use crate::common::{Daemon, outcomes, text};
 use crate::desk::Desk;
+use crate::shop::{feed, result};
 use crate::stub::{Stub, say};
 
 /// A root whose `@coder` is a program that speaks as claude does: this shell script.
@@ -133,4 +137,44 @@ fn a_task_is_never_a_placeholder_or_an_argument() {
     assert!(read("prompt").contains(task));
     assert!(!read("args").contains("hacked"));
     assert!(!desk.root.path("hacked").exists());
+}
+
+#[test]
+fn each_event_is_a_sign_of_life_and_the_result_is_on_stdout() {
+    let script = format!("{INIT}\n{}", ending("\"done\""));
+    let (desk, _daemon) = desk(&script, "");
+    let heart = desk.root.path("heart");
+    let mut adapter = Command::new(env!("CARGO_BIN_EXE_handoffd"));
+    let path = format!(
+        "{}:{}",
+        desk.root.path("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    adapter
+        .args(["agent", "claude"])
+        .current_dir(desk.root.dir())
+        .env("PATH", path)
+        .env("HANDOFF_HEARTBEAT", &heart);
+    let said = result(&feed(&mut adapter, &json!({"task": "Work"})));
+    assert_eq!(said["output"]["text"], "done");
+    assert_eq!(said["metadata"]["usage"]["session_id"], "s-1");
+    assert!(heart.exists());
+}
+
+#[test]
+fn the_command_by_hand_says_what_is_wrong() {
+    let run = |agent: &str, stdin: &Value| {
+        let mut adapter = Command::new(env!("CARGO_BIN_EXE_handoffd"));
+        feed(adapter.args(["agent", agent]), stdin)
+    };
+    let said = result(&run("cluade", &json!({"task": "Work"})));
+    let message = said["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("describe it in agents/cluade.toml"),
+        "{message}"
+    );
+    let output = run("claude", &json!("Work"));
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("stdin is not a record"), "{said}");
 }

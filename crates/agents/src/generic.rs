@@ -126,7 +126,12 @@ fn at<'v>(event: &'v Value, way: &str) -> Option<&'v Value> {
 impl Description {
     /// Reads a description; the error names what is wrong, with its line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let description: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let description: Self = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| before.matches('\n').count() + 1);
+            let line = line.map_or_else(String::new, |line| format!("line {line}: "));
+            format!("{line}{}", error.message())
+        })?;
         if description.command.is_empty() {
             return Err("`command` is empty: it names the program".to_owned());
         }

@@ -186,7 +186,10 @@ fn without_a_described_stream_all_that_is_printed_is_the_answer() {
 fn a_wrong_description_says_where() {
     for (text, expected) in [
         ("command = []", "`command` is empty"),
-        ("command = [\"x\"]\nnonsense = 1", "nonsense"),
+        (
+            "command = [\"x\"]\nnonsense = 1",
+            "line 2: unknown field `nonsense`",
+        ),
         ("command = 3", "line 1"),
         ("command = [\"x\"]\n[exit]\n1 = \"no-such\"", "no-such"),
     ] {

@@ -110,8 +110,8 @@ pub fn run(settings: &Settings, record: &[u8]) -> Map<String, Value> {
         own.unwrap_or_else(|| adapter.program().to_owned())
     };
     let Ok(Value::Object(doc)) = serde_json::from_slice(record) else {
-        let why = "stdin is not a record: run this as a specialist, or pipe a record into it";
-        return Trouble::new(Kind::Settings, why).result(&settings.agent, &settings.agent);
+        return Trouble::new(Kind::Other, "what it was given is not a record")
+            .result(&settings.agent, &settings.agent);
     };
     let mut adapter = match adapter(settings, around.root.as_deref()) {
         Ok(adapter) => adapter,
