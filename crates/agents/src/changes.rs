@@ -1,15 +1,28 @@
 //! What an agent changed in its folder, as git sees it: the agent's own list may have holes.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// How many files a result lists.
 pub const MOST: usize = 1000;
 
+/// Folders and files of a root in which the queue itself writes.
+const OF_THE_QUEUE: [&str; 7] = [
+    "handoffs",
+    "context",
+    "audit",
+    "archive",
+    "worktrees",
+    ".handoffd",
+    "artifacts/registry.jsonl",
+];
+
 /// A moment of a work tree. `None` where the folder is no work tree of git's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
+    /// The top of the work tree.
+    top: PathBuf,
     head: Option<String>,
     /// Each file that differs from the last commit, with its state and a hash of its content.
     dirty: BTreeSet<(String, String)>,
@@ -40,7 +53,7 @@ impl Snapshot {
         let head = git(folder, &["rev-parse", "--verify", "-q", "HEAD"]);
         let head = head.and_then(|head| String::from_utf8(head).ok());
         let top = git(folder, &["rev-parse", "--show-toplevel"])?;
-        let top = String::from_utf8(top).ok()?;
+        let top = PathBuf::from(String::from_utf8(top).ok()?.trim_end());
         let mut dirty = BTreeSet::new();
         let mut entries = status.split(|byte| *byte == 0);
         while let Some(entry) = entries.next() {
@@ -48,10 +61,7 @@ impl Snapshot {
             let Some((state, path)) = entry.split_at_checked(3) else {
                 continue;
             };
-            dirty.insert((
-                path.to_owned(),
-                stamp(Path::new(top.trim_end()), state, path),
-            ));
+            dirty.insert((path.to_owned(), stamp(&top, state, path)));
             if state.starts_with(['R', 'C']) {
                 // The name that it had before.
                 if let Some(before) = entries.next().filter(|_| state.starts_with('R')) {
@@ -61,6 +71,7 @@ impl Snapshot {
             }
         }
         Some(Self {
+            top,
             head: head.map(|head| head.trim().to_owned()),
             dirty,
         })
@@ -87,6 +98,18 @@ impl Snapshot {
             );
         }
         changed.into_iter().collect()
+    }
+
+    /// Takes out what the queue writes into its root: that is no work of an agent.
+    pub fn work_of_agents(&self, mut changed: Vec<String>, root: &Path) -> Vec<String> {
+        // As git has it, without links.
+        let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        changed.retain(|path| {
+            let path = self.top.join(path);
+            let below = path.strip_prefix(&root).ok();
+            !below.is_some_and(|below| OF_THE_QUEUE.iter().any(|own| below.starts_with(own)))
+        });
+        changed
     }
 }
 
@@ -132,6 +155,31 @@ mod tests {
         assert_eq!(
             before.changed_until(&after, at),
             ["committed", "sub/new ü", "was dirty"]
+        );
+    }
+
+    #[test]
+    fn what_the_queue_writes_is_no_work_of_an_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().canonicalize().unwrap();
+        run(&at, &["init", "-q"]);
+        let before = Snapshot::take(&at).unwrap();
+        let root = at.join("queue");
+        for file in [
+            "handoffs/in-progress/x.json",
+            "audit/e.jsonl",
+            "artifacts/registry.jsonl",
+            "artifacts/report.md",
+            "context.md",
+        ] {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "1").unwrap();
+        }
+        let after = Snapshot::take(&at).unwrap();
+        assert_eq!(
+            before.work_of_agents(before.changed_until(&after, &at), &root),
+            ["queue/artifacts/report.md", "queue/context.md"]
         );
     }
 }

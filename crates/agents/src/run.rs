@@ -153,7 +153,13 @@ impl Attempt<'_> {
         let ending = self.talk(adapter, &mut known, &mut warnings)?;
         let after = before.as_ref().and_then(|_| Snapshot::take(&folder));
         let changed = match (&before, &after) {
-            (Some(before), Some(after)) => before.changed_until(after, &folder),
+            (Some(before), Some(after)) => {
+                let changed = before.changed_until(after, &folder);
+                match &self.around.root {
+                    Some(root) => before.work_of_agents(changed, root),
+                    None => changed,
+                }
+            }
             _ => Vec::new(),
         };
         let usage = match ending.figures {
