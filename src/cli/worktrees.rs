@@ -81,30 +81,26 @@ struct Row {
     note: String,
 }
 
-/// Commits what is uncommitted, and looks again.
+/// Commits what an interrupted attempt left, and looks again at those trees.
 fn rows(folder: &Path) -> Vec<Row> {
-    let mut notes = Vec::new();
     let mine = other_owner(folder).is_none();
-    for tree in list::all(folder).into_iter().filter(|_| mine) {
-        let mut warnings = Vec::new();
-        let settled = match list::settle(folder, &tree, &mut warnings) {
-            Settled::AtRest => None,
-            Settled::HalfMade => Some("half-made; the next attempt makes it anew".to_owned()),
-            Settled::LeftAlone(why) => Some(why),
-        };
-        notes.push((
-            tree.line,
-            settled.into_iter().chain(warnings).collect::<Vec<_>>(),
-        ));
-    }
-    list::all(folder)
-        .into_iter()
-        .map(|tree| {
-            let note = notes.iter().find(|(line, _)| *line == tree.line);
-            let note = note.map(|(_, notes)| notes.join("; ")).unwrap_or_default();
-            Row { tree, note }
-        })
-        .collect()
+    let row = |tree: Found| {
+        if !mine || (tree.finished && tree.uncommitted == 0) {
+            let note = String::new();
+            return Row { tree, note };
+        }
+        let mut notes = Vec::new();
+        match list::settle(folder, &tree, &mut notes) {
+            Settled::AtRest => {}
+            Settled::HalfMade => notes.push("half-made; the next attempt makes it anew".to_owned()),
+            Settled::LeftAlone(why) => notes.push(why),
+        }
+        Row {
+            tree: list::inspect(tree.line, tree.path),
+            note: notes.join("; "),
+        }
+    };
+    list::all(folder).into_iter().map(row).collect()
 }
 
 fn show(global: &Global, folder: &Path) -> Outcome {

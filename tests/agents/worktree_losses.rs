@@ -178,3 +178,13 @@ fn branches_in_the_way_are_named() {
     let warning = done["warnings"][0].as_str().unwrap();
     assert!(warning.contains("handoffd/x existed before"), "{warning}");
 }
+
+#[test]
+fn a_copied_file_is_not_uncommitted_work() {
+    let shop = Shop::new();
+    shop.write(".env", "KEY\n");
+    shop.run(&record("x", "x"), &["--copy", ".env"], "true");
+    let listed = said(&shop.cli(&["worktrees", "--json"]));
+    assert!(listed.contains("\"uncommitted\":0"), "{listed}");
+    assert!(listed.contains("\"note\":null"), "{listed}");
+}

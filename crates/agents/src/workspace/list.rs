@@ -8,7 +8,7 @@ use super::commit::begun;
 use super::git::{Repository, WorkspaceError, ask, call};
 use super::loose::loose;
 use super::names::{branch, decode, encode};
-use super::state::{TreeState, entry_of, look};
+use super::state::{MARK, TreeState, entry_of, look};
 use super::tree::{discard, existing};
 
 /// A worktree in the folder of a root.
@@ -20,8 +20,10 @@ pub struct Found {
     /// The work tree of the repository that it belongs to; none where git does not know it.
     pub repository: Option<PathBuf>,
     pub commit: Option<String>,
-    /// Files that are not committed.
+    /// Files that are not committed, copied ones left out.
     pub uncommitted: usize,
+    /// Whether it has the mark of a finished tree.
+    pub finished: bool,
     /// When something last happened in it.
     pub touched: Option<SystemTime>,
 }
@@ -51,38 +53,48 @@ pub fn all(folder: &Path) -> Vec<Found> {
     found
 }
 
-fn inspect(line: String, path: PathBuf) -> Found {
-    let common = ask(
-        &path,
-        &["rev-parse", "--path-format=absolute", "--git-common-dir"],
-    );
-    let listed = common.as_ref().and_then(|common| {
+/// Looks at one worktree.
+pub fn inspect(line: String, path: PathBuf) -> Found {
+    let absolute = ["rev-parse", "--path-format=absolute"];
+    let place = |what: &str| ask(&path, &[absolute[0], absolute[1], what]).map(PathBuf::from);
+    let listed = place("--git-common-dir").and_then(|common| {
         // The first one that git lists is the repository's own work tree.
         let list = ["worktree", "list", "--porcelain"];
-        let listed = call(Path::new(common), &list).ok()?;
+        let listed = call(&common, &list).ok()?;
         let first = listed.lines().next()?.strip_prefix("worktree ")?;
         Some(PathBuf::from(first))
     });
+    let git = place("--git-dir");
+    let mark = git
+        .as_ref()
+        .and_then(|git| fs::read_to_string(git.join(MARK)).ok());
+    let is_copied = |entry: &str| {
+        let name = entry.get(3..).unwrap_or_default();
+        mark.iter()
+            .flat_map(|mark| mark.lines())
+            .any(|file| file == name)
+    };
     let status = ask(
         &path,
         &["status", "--porcelain=v1", "-z", "--untracked-files=all"],
     );
+    let uncommitted = status.map_or(0, |status| {
+        let entries = status.split('\0').filter(|entry| !entry.is_empty());
+        entries.filter(|entry| !is_copied(entry)).count()
+    });
     Found {
         branch: branch(&line),
         commit: ask(&path, &["rev-parse", "--verify", "--quiet", "HEAD"]),
-        uncommitted: status.map_or(0, |status| {
-            status.split('\0').filter(|entry| !entry.is_empty()).count()
-        }),
+        uncommitted,
+        finished: mark.is_some(),
         repository: listed,
-        // Every attempt and every commit in the tree writes there.
-        touched: ask(&path, &["rev-parse", "--path-format=absolute", "--git-dir"])
-            .and_then(|git| newest(Path::new(&git))),
+        touched: git.and_then(|git| newest(&git)),
         line,
         path,
     }
 }
 
-/// When a file of git's entry for a tree last changed.
+/// When a file of git's entry for a tree last changed: every attempt and every commit writes there.
 fn newest(git: &Path) -> Option<SystemTime> {
     let names = ["index", "HEAD", "logs/HEAD", "handoffd-begun"];
     let times = names
