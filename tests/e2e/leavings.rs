@@ -6,15 +6,34 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::Command;
 
+use rustix::process::Signal;
 use serde_json::json;
 
-use crate::common::{Daemon, Root, orders, skip, wait_until};
+use crate::common::{Daemon, Root, attempts, orders, skip, wait_until};
 
 const NOBODY: u32 = 65_534;
 
 /// A root with `@held`, which runs this script as `nobody`.
 fn held(script: &str, more: &str) -> Root {
-    let root = Root::new();
+    hold(Root::new(), script, more)
+}
+
+/// The same in memory.
+fn held_in_memory(script: &str, more: &str) -> Root {
+    hold(in_memory(""), script, more)
+}
+
+/// A root in memory, where there is such a folder: very many files take a busy disk minutes.
+fn in_memory(config: &str) -> Root {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        Root::within(memory, config)
+    } else {
+        Root::with(config)
+    }
+}
+
+fn hold(root: Root, script: &str, more: &str) -> Root {
     fs::write(root.path("held.sh"), script).unwrap();
     root.configure(&format!(
         "specialists.'@held'.command = ['sh', 'held.sh']\n\
@@ -162,7 +181,7 @@ fn a_home_with_thousands_of_nested_folders_is_deleted() {
     }
     let script = "cd \"$TMPDIR\" && exec perl -e 'for (1..17000) { mkdir \"d\"; chdir \"d\" } \
                   open F, \">\", \"f\"'";
-    let root = held(script, "");
+    let root = held_in_memory(script, "");
     let _daemon = Daemon::start(&root);
     root.drop_request("x", &json!({ "target": { "agent_id": "@held" } }));
     root.completed("x");
@@ -176,9 +195,9 @@ fn a_result_that_is_a_folder_with_thousands_of_others_in_it_is_deleted() {
     if !has_perl() {
         return;
     }
-    let root = Root::with("defaults.retry.max_retries = 0");
+    let root = in_memory("defaults.retry.max_retries = 0");
     let _daemon = Daemon::start(&root);
-    let sh = "mkdir $HANDOFF_RESULT; cd $HANDOFF_RESULT; exec perl -e 'for (1..9000) \
+    let sh = "mkdir $HANDOFF_RESULT; cd $HANDOFF_RESULT; exec perl -e 'for (1..17000) \
               { mkdir \"d\"; chdir \"d\" }'";
     root.drop_request("x", &orders(sh));
     root.failed("x");
@@ -192,20 +211,56 @@ fn a_result_that_is_a_folder_with_thousands_of_others_in_it_is_deleted() {
     });
 }
 
+/// How many files four attempts leave together.
+const FILES: usize = 200_000;
+
+/// How many files are in homes, also in those that are being deleted.
+fn files_in_homes(root: &Root) -> usize {
+    let count = |folder: &Path| fs::read_dir(folder).map_or(0, Iterator::count);
+    let homes = root.path(".handoffd/homes");
+    let of_home = |name: String| {
+        let home = homes.join(name);
+        // What lies in a folder is brought up before that goes.
+        let below = fs::read_dir(&home).into_iter().flatten().flatten();
+        below.map(|it| 1 + count(&it.path())).sum::<usize>()
+    };
+    self::homes(root).into_iter().map(of_home).sum()
+}
+
 #[test]
-fn a_home_with_very_many_files_is_deleted_while_others_end() {
+fn homes_with_very_many_files_are_deleted_while_others_end() {
     if !is_root() || !has_perl() {
         return;
     }
-    let script = "cd \"$TMPDIR\" && exec perl -e 'for (1..60000) { open F, \">\", $_ }'";
-    let root = held(script, "");
-    let _daemon = Daemon::start(&root);
-    root.drop_request("x", &json!({ "target": { "agent_id": "@held" } }));
-    root.completed("x");
-    for n in 0..10 {
-        root.assert_works(&format!("after-{n}"));
+    let script = format!(
+        "perl -e 'chdir $ENV{{TMPDIR}}; for (1..{}) {{ open F, \">\", $_ }}'\n\
+         until [ -e marks/go ]; do sleep 0.02; done",
+        FILES / 4
+    );
+    let root = held_in_memory(&script, "daemon.max_concurrent = 5");
+    let daemon = Daemon::start(&root);
+    for n in 0..4 {
+        let request = json!({ "target": { "agent_id": "@held" } });
+        root.drop_request(&format!("x{n}"), &request);
     }
-    wait_until("its home to go", || homes(&root).is_empty().then_some(()));
+    wait_until("their files", || {
+        (files_in_homes(&root) >= FILES).then_some(())
+    });
+    // All four end at one moment, as the daemon sees it.
+    daemon.signal(Signal::STOP);
+    root.allow("go");
+    wait_until("the ends of the attempts", || {
+        attempts(root.dir()).is_empty().then_some(())
+    });
+    root.drop_request("probe", &orders("exit 0"));
+    daemon.signal(Signal::CONT);
+    root.completed("probe");
+    let left = files_in_homes(&root);
+    assert!(left > FILES / 2, "{left} files were left");
+    for n in 0..4 {
+        root.completed(&format!("x{n}"));
+    }
+    wait_until("the homes to go", || homes(&root).is_empty().then_some(()));
 }
 
 #[test]
