@@ -36,11 +36,18 @@ const TOGETHER_MS: u64 = 5;
 const MAX_UNSENT: usize = 64 << 20;
 /// Connections that have not proved yet that they are a daemon's.
 const MAX_STRANGERS: usize = 16;
+/// How many of them one process may have.
+const MOST_OF_ONE: usize = 8;
+/// Connections that are accepted in one round: whoever connects again and again must not keep the
+/// keeper from its attempts.
+const MOST_ACCEPTED: usize = 4;
 /// What such a connection may send before it counts as lost. A greeting is much shorter.
 const MAX_UNPROVEN: usize = 1024;
 
 struct Connection {
     socket: OwnedFd,
+    /// The process that connected.
+    pid: i32,
     inbox: Inbox,
     unsent: Vec<u8>,
     /// The number of the proof that it was asked for.
@@ -258,29 +265,48 @@ impl Server {
 
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        while let Ok(socket) = rustix::net::accept_with(&self.listener, flags) {
+        for _ in 0..MOST_ACCEPTED {
+            let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else {
+                return;
+            };
             let own = rustix::process::geteuid();
             let peer = rustix::net::sockopt::socket_peercred(&socket);
             let Ok(peer) = peer else { continue };
-            let is_attempt = || self.books.is_an_attempts(peer.pid.as_raw_pid());
+            let pid = peer.pid.as_raw_pid();
+            let is_attempt = || self.books.is_an_attempts(pid);
             if !(peer.uid == own || peer.uid.is_root()) || is_attempt() {
                 continue;
             }
-            let strangers = self.connections.iter().filter(|it| !it.proven).count();
-            if strangers >= MAX_STRANGERS
-                && let Some(first) = self.connections.iter().position(|it| !it.proven)
-            {
-                // Not removed here: others of this round are known by their place.
-                self.connections[first].lost = true;
-            }
+            self.make_room(pid);
             self.connections.push(Connection {
                 socket,
+                pid,
                 inbox: Inbox::default(),
                 unsent: Vec::new(),
                 asked: None,
                 proven: false,
                 lost: false,
             });
+        }
+    }
+
+    /// Gives up the place of a stranger for one more of this process, if there is none: the oldest of
+    /// its own, so that a process that connects often takes few places from others, or of all.
+    /// Nothing is removed here: others of this round are known by their places.
+    fn make_room(&mut self, pid: i32) {
+        let strangers: Vec<usize> = (0..self.connections.len())
+            .filter(|at| !self.connections[*at].proven && !self.connections[*at].lost)
+            .collect();
+        let mut own = strangers
+            .iter()
+            .filter(|at| self.connections[**at].pid == pid);
+        let given_up = match own.clone().count() {
+            MOST_OF_ONE.. => own.next(),
+            _ if strangers.len() >= MAX_STRANGERS => strangers.first(),
+            _ => None,
+        };
+        if let Some(at) = given_up {
+            self.connections[*at].lost = true;
         }
     }
 

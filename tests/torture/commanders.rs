@@ -43,6 +43,36 @@ fn a_commander() {
     }
 }
 
+/// Connects to the keeper of `VICTIM` again and again, until the file `GO` is there.
+#[test]
+fn a_caller() {
+    let here = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let (Some(victim), Some(calls), Some(go)) = (here("VICTIM"), here("CALLS"), here("GO")) else {
+        return;
+    };
+    let begun = Instant::now();
+    let mut kept = std::collections::VecDeque::new();
+    let mut is_told = false;
+    while !go.exists() && begun.elapsed() < Duration::from_mins(5) {
+        for _ in 0..100 {
+            let path = victim.join(".handoffd/run").join(frame::SOCKET);
+            let Ok(socket) = UnixStream::connect(path) else {
+                continue;
+            };
+            let hello = Order::Hello { version: VERSION };
+            let _ = frame::send(&socket, &frame::encode(&hello).unwrap(), &[]);
+            kept.push_back(socket);
+            if kept.len() > 64 {
+                kept.pop_front();
+            }
+        }
+        if !is_told {
+            fs::write(calls.with_extension(std::process::id().to_string()), "").unwrap();
+            is_told = true;
+        }
+    }
+}
+
 /// Orders the theft, and gives back all that the keeper answered.
 fn command(victim: &Path, loot: &Path) -> std::io::Result<String> {
     let run = victim.join(".handoffd/run");
@@ -266,4 +296,45 @@ fn another_user_does_not_reach_the_keeper() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("the keeper: "), "it did not try: {output:?}");
     assert_not_taken(&victim, &loot, &said);
+}
+
+#[test]
+fn who_only_connects_holds_up_neither_attempts_nor_the_next_daemon() {
+    const CALLERS: usize = 4;
+    if !has_landlock() {
+        return;
+    }
+    let victim = Root::new();
+    let daemon = Daemon::start(&victim);
+    victim.assert_works("before");
+    let root = thieving(victim.dir(), Path::new("/nowhere"));
+    let text = fs::read_to_string(root.path("handoffd.toml")).unwrap();
+    let calls = root.path("free/calls");
+    let text = text
+        .replace("commanders::a_commander", "commanders::a_caller")
+        .replace(
+            "LOOT = '/nowhere'",
+            &format!("CALLS = '{}'", calls.display()),
+        );
+    fs::write(root.path("handoffd.toml"), text).unwrap();
+    let _other = Daemon::start(&root);
+    for n in 0..CALLERS {
+        let request = json!({ "target": { "agent_id": "@thief" } });
+        root.drop_request(&format!("caller-{n}"), &request);
+    }
+    wait_until("the callers", || {
+        let names = root.names("free");
+        let callers = names.iter().filter(|name| name.starts_with("calls."));
+        (callers.count() == CALLERS).then_some(())
+    });
+    for n in 0..3 {
+        victim.assert_works(&format!("during-{n}"));
+    }
+    daemon.kill();
+    let _next = Daemon::start(&victim);
+    victim.assert_works("after");
+    fs::write(root.path("free/go"), "").unwrap();
+    for n in 0..CALLERS {
+        root.completed(&format!("caller-{n}"));
+    }
 }
