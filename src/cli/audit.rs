@@ -145,17 +145,35 @@ fn verify(global: &Global, layout: &Layout, options: &Options) -> Outcome {
             verdict.anchored
         ),
     };
-    out::tell(format!(
-        "{}: {} lines in {} files{torn}{held}",
-        if sound { "whole" } else { "NOT WHOLE" },
-        verdict.lines,
-        verdict.files
-    ))?;
+    let what = if sound {
+        "audit log intact"
+    } else {
+        "audit log DAMAGED"
+    };
+    let (lines, files) = (
+        counted(verdict.lines, "line"),
+        counted(verdict.files, "file"),
+    );
+    out::tell(format!("{what}: {lines}, {files}{torn}{held}"))?;
     Ok(u8::from(!sound))
 }
 
 /// One long id does not move all others to the right.
 const MOST_ALIGNED: usize = 40;
+
+/// A number with its noun: `1 file`, `1,132 lines`.
+fn counted(count: u64, noun: &str) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{text} {noun}{plural}")
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = "Runs until interrupted. For other programs: tail -F audit/*.jsonl")]
@@ -278,4 +296,22 @@ fn row(told: &Line) -> Vec<String> {
         safe(told.handoff_id.as_deref().unwrap_or("-"), false),
         words.join(", "),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_told_with_their_noun() {
+        for (count, told) in [
+            (0, "0 lines"),
+            (1, "1 line"),
+            (999, "999 lines"),
+            (1132, "1,132 lines"),
+            (1_234_567, "1,234,567 lines"),
+        ] {
+            assert_eq!(counted(count, "line"), told);
+        }
+    }
 }

@@ -291,6 +291,28 @@ fn a_review_shows_its_question_options_artifacts_and_input() {
 }
 
 #[test]
+fn an_audit_log_that_is_whole_is_called_intact() {
+    let root = Root::new();
+    let mut daemon = Daemon::start(&root);
+    root.assert_works("x");
+    daemon.signal(rustix::process::Signal::TERM);
+    assert_eq!(daemon.exit_code(), Some(0));
+    let told = out(&root, &["audit", "--verify"]);
+    assert!(told.starts_with("audit log intact: "), "{told}");
+    assert!(told.ends_with(" lines, 1 file\n"), "{told}");
+    let names = root.names("audit").into_iter();
+    for name in names.filter(|name| name.starts_with("events-")) {
+        let log = root.path("audit").join(name);
+        let text = std::fs::read_to_string(&log).unwrap();
+        std::fs::write(&log, text.replacen("started", "stopped", 1)).unwrap();
+    }
+    let told = root.cli(&["audit", "--verify"]);
+    assert_eq!(told.status.code(), Some(1));
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains("audit log DAMAGED: "), "{told}");
+}
+
+#[test]
 fn an_agent_is_spelled_in_one_way() {
     let root = Root::new();
     let _daemon = Daemon::start(&root);
