@@ -183,8 +183,28 @@ fn branches_in_the_way_are_named() {
 fn a_copied_file_is_not_uncommitted_work() {
     let shop = Shop::new();
     shop.write(".env", "KEY\n");
-    shop.run(&record("x", "x"), &["--copy", ".env"], "true");
+    let script = "git add -A; git -c user.name=a -c user.email=a@b commit -qm own --allow-empty";
+    shop.run(&record("x", "x"), &["--copy", ".env"], script);
+    let files = shop.git(&["ls-tree", "--name-only", "handoffd/x"]);
+    assert_eq!(
+        files, "README",
+        "the command's own commit has none of it either"
+    );
     let listed = said(&shop.cli(&["worktrees", "--json"]));
     assert!(listed.contains("\"uncommitted\":0"), "{listed}");
     assert!(listed.contains("\"note\":null"), "{listed}");
+    // A file that the repository ignores by itself is the usual case.
+    shop.write(".gitignore", "secret\n");
+    shop.git(&["add", ".gitignore"]);
+    shop.git(&["commit", "-q", "-m", "ignore"]);
+    shop.write("secret", "KEY\n");
+    let done = shop.run(
+        &record("y", "y"),
+        &["--copy", "secret"],
+        "cat secret; echo w >w",
+    );
+    assert_eq!(done["output"]["text"], "KEY\n", "{done}");
+    assert_eq!(done["output"]["diffstat"], "1 file changed, 1 insertion(+)");
+    let list = fs::read_to_string(shop.repository.join(".git/info/exclude")).unwrap();
+    assert!(!list.contains("secret"), "{list}");
 }

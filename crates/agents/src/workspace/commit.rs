@@ -41,7 +41,10 @@ impl Tree {
             "--".to_owned(),
             ".".to_owned(),
         ];
-        for file in &self.copied {
+        // Git takes no ignored file, and refuses to be told so twice.
+        let is_ignored =
+            |file: &&String| ask(&self.path, &["check-ignore", "--quiet", "--", file]).is_some();
+        for file in self.copied.iter().filter(|file| !is_ignored(file)) {
             add.push(format!(":(exclude,top,literal){file}"));
         }
         if let Some(said) = attempt(&self.path, &add)? {

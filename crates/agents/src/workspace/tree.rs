@@ -11,7 +11,7 @@ use super::git::{Repository, WorkspaceError, call};
 use super::hold::Hold;
 use super::lock::{Busy, LineLock, lock};
 use super::names::{PREFIX, branch, encode};
-use super::prepare::{copy, set_up};
+use super::prepare::{copy, exclude, set_up};
 use super::state::{MARK, TreeState, clear, look};
 
 /// What a new tree is made of.
@@ -86,6 +86,9 @@ pub fn ready(
     )?;
     for file in &plan.copy {
         copy(&repository.top, &path, file)?;
+    }
+    if !plan.copy.is_empty() {
+        exclude(repository, &repository.hold()?, &path, &plan.copy)?;
     }
     set_up(plan, &path)?;
     let git = call(&path, &["rev-parse", "--path-format=absolute", "--git-dir"])?;
