@@ -104,6 +104,10 @@ impl Snapshot {
     pub fn work_of_agents(&self, mut changed: Vec<String>, root: &Path) -> Vec<String> {
         // As git has it, without links.
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        if !root.starts_with(&self.top) {
+            // A worktree lies below the root, and all in it is work.
+            return changed;
+        }
         changed.retain(|path| {
             let path = self.top.join(path);
             let below = path.strip_prefix(&root).ok();
@@ -181,5 +185,12 @@ mod tests {
             before.work_of_agents(before.changed_until(&after, &at), &root),
             ["queue/artifacts/report.md", "queue/context.md"]
         );
+        let tree = root.join("worktrees/x");
+        fs::create_dir_all(&tree).unwrap();
+        run(&tree, &["init", "-q"]);
+        let before = Snapshot::take(&tree).unwrap();
+        fs::write(tree.join("made"), "1").unwrap();
+        let changed = before.changed_until(&Snapshot::take(&tree).unwrap(), &tree);
+        assert_eq!(before.work_of_agents(changed, &root), ["made"]);
     }
 }
