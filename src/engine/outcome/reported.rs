@@ -70,7 +70,7 @@ fn look_for(
     template: &str,
     most: u64,
 ) -> Seen {
-    let line = running.record.meta.links.chain_of(&running.key.id);
+    let line = running.record.meta.links.line_of(&running.key.id);
     let folder = work_folder(specialist, world.layout.root(), line);
     let Some(pattern) = fill(template, &running.request.values(Wall(0))) else {
         return Seen(None);
