@@ -21,6 +21,7 @@ use handoffd::protocol::request::Request;
 use handoffd::protocol::result::wrong_fields;
 use handoffd::protocol::view::View;
 use handoffd::store::schemas::{Checked, Schemas};
+use handoffd_agents::generic::Description;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
@@ -181,6 +182,18 @@ fn inline(value: &Value) -> Option<String> {
         }
         plain => plain.to_string(),
     })
+}
+
+#[test]
+fn an_agent_that_a_page_describes_is_read() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/agent-files.md");
+    let text = fs::read_to_string(page).unwrap();
+    let blocks = text.split("\n```toml agent\n").skip(1);
+    let read = blocks.map(|block| {
+        let (body, _) = block.split_once("\n```").unwrap();
+        Description::parse(body).unwrap()
+    });
+    assert!(read.count() > 0);
 }
 
 #[test]
