@@ -86,7 +86,7 @@ impl Desk {
         // The repository of these sources is none of the agents' business.
         let ceiling = self.root.dir().parent().unwrap().display();
         format!(
-            "PATH = '{path}', HOME = '{home}', TZ = 'UTC', ANTHROPIC_BASE_URL = '{address}', \
+            "PATH = '{path}', HOME = '{home}', TMPDIR = '{home}', TZ = 'UTC', ANTHROPIC_BASE_URL = '{address}', \
              CLAUDE_CODE_MAX_RETRIES = '0', CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = '1', \
              DISABLE_AUTOUPDATER = '1', GIT_CEILING_DIRECTORIES = '{ceiling}', ANTHROPIC_API_KEY = 'key', STUB_KEY = 'key', \
              GEMINI_API_KEY = 'key', GOOGLE_GEMINI_BASE_URL = '{address}', \

@@ -80,12 +80,12 @@ pub fn granting(turn: &Turn<'_>) -> Vec<String> {
         .any(|arg| arg.split('=').next() == Some("--settings"))
     {
         // One flag replaces the other. The user's settings stay, and a person is asked again.
-        eprintln!("(`--settings` in `args` leaves no room for the permission that a person gave)");
+        eprintln!("(`--settings` in `args` leaves no room for the permission that a human gave)");
         return args;
     }
     let allow = json!({"hookSpecificOutput": {
         "hookEventName": "PreToolUse", "permissionDecision": "allow",
-        "permissionDecisionReason": "a person permitted it",
+        "permissionDecisionReason": "a human permitted it",
     }});
     match permit::write(turn.folder, &permitted, &allow, None) {
         Ok(command) => {

@@ -25,7 +25,7 @@ pub struct Surroundings {
     pub last_error: Option<String>,
 }
 
-/// What a person answered.
+/// What a human answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub action: String,

@@ -114,10 +114,10 @@ impl Found {
         }
         self.specialist(&mut text, "@planner", lead, "planner", &[]);
         text.push_str(
-            "\n# Shows its work to a person before it is completed: prompts/coder.md says so.\n",
+            "\n# Shows its work to a human before it is completed: prompts/coder.md says so.\n",
         );
         self.specialist(&mut text, "@coder", lead, "coder", &coder);
-        text.push_str("require_report = true         # without a report, a person looks\n");
+        text.push_str("require_report = true         # without a report, a human looks\n");
         if let Some(tests) = self.tests {
             text.push_str("\n[specialists.\"@tester\"]\n");
             _ = writeln!(text, "command = {}", list(&words(tests)));

@@ -191,7 +191,7 @@ fn takeover(place: &Place, record: &Record) -> Option<String> {
     results.into_iter().flatten().find_map(line)
 }
 
-/// What a person answered, who it was, and when.
+/// What a human answered, who it was, and when.
 fn answer(doc: &Map<String, Value>) -> Option<String> {
     let said = |key: &str| text(doc, &["answer", key]);
     let action = said("action")?;

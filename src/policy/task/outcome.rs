@@ -107,7 +107,7 @@ pub fn contradiction(
         let is_held = |known: &&str| known.strip_suffix(HELD) == Some(outcome.key.as_str());
         if applied.iter().any(is_held) {
             return Some(format!(
-                "its phase is {phase} and it waits for a person's answer to {id}, but {id} is \
+                "its phase is {phase} and it waits for a human's answer to {id}, but {id} is \
                  completed"
             ));
         }
