@@ -111,7 +111,7 @@ fn a_task_whose_phase_does_not_follow_from_its_outcomes_is_found() {
     assert!(said_of_the_task(&root).contains("lacks the outcome of two"));
     let held = format!("{}=human", text(&applied[1]));
     put(&with(older, json!({ "applied": [applied[0], held] })));
-    assert!(said_of_the_task(&root).contains("waits for a person's answer to two"));
+    assert!(said_of_the_task(&root).contains("waits for a human's answer to two"));
     // History and state agree, but the record says something else.
     let forged = history.replace("reviewing", "planning");
     fs::write(root.path("context/state/T.history.jsonl"), forged).unwrap();

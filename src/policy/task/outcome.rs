@@ -197,7 +197,7 @@ mod tests {
                 "planning",
                 after("planning", &[&held]),
                 outcome(KEY, 5, Some("testing")),
-                Some("waits for a person"),
+                Some("waits for a human"),
             ),
             (
                 "planning",
