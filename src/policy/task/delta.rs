@@ -27,6 +27,9 @@ pub struct Delta {
     /// Whether it is a handoff although neither target nor phase is named. What isn't one only
     /// adds to the state, and need not be complete.
     pub hands_on: bool,
+    /// Whether a decision without a rationale stops the handoff. The work of a specialist is paid for, and
+    /// gets a warning instead.
+    pub needs_rationale: bool,
     /// Who lets it pass although something in it requires a human.
     pub approved_by: Option<String>,
 }
@@ -44,6 +47,7 @@ impl Delta {
     ) -> (Self, Vec<FieldError>) {
         let from = text(document, &["source_agent", "from"]);
         let (mut delta, mut wrong) = lists(document, from.or(source), now);
+        delta.needs_rationale = true;
         delta.target = text(document, &["target_agent", "to"]).map(str::to_owned);
         let key = if document.contains_key("phase") {
             "phase"

@@ -59,6 +59,7 @@ pub struct New {
     hands_on: bool,
     /// Whether a next agent must be known: a result may move the phase and leave that open.
     to_somebody: bool,
+    needs_rationale: bool,
     claims: Vec<GateResult>,
     human: Option<GateResult>,
     key: Option<String>,
@@ -147,6 +148,7 @@ pub fn draft(
         entered: entered.cloned(),
         hands_on: delta.hands_on || delta.target.is_some() || delta.phase.is_some(),
         to_somebody: delta.hands_on,
+        needs_rationale: delta.needs_rationale,
         claims: delta.claims.clone(),
         human,
         key: key.map(str::to_owned),
@@ -272,7 +274,12 @@ pub fn settle(
     }
     let mut results = Vec::new();
     if new.hands_on {
-        results.push(gates::pre_handoff(&new.after, new.known(), new.to_somebody));
+        let known = if new.needs_rationale {
+            new.known()
+        } else {
+            usize::MAX
+        };
+        results.push(gates::pre_handoff(&new.after, known, new.to_somebody));
     }
     if let Some(phase) = &new.entered {
         results.extend(gates::phase_gate(&new.after, phase, phases, found));
