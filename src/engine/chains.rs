@@ -148,7 +148,10 @@ fn returned(world: &World, record: &Record, parent: &str, child: &str) -> Value 
     let record = found;
     let result = match state {
         State::Failed => json!({ "error": record.doc.get("error") }),
-        _ => record.doc.get("result").cloned().unwrap_or_default(),
+        _ => with_text(
+            record.doc.get("result").cloned().unwrap_or_default(),
+            &record,
+        ),
     };
     json!({
         "id": child,
@@ -156,6 +159,17 @@ fn returned(world: &World, record: &Record, parent: &str, child: &str) -> Value 
         "status": state.status(),
         "result": result,
     })
+}
+
+/// A result that is only a text stands in the output of the record.
+fn with_text(mut result: Value, record: &Record) -> Value {
+    let text = record.doc.get("output").and_then(|it| it.get("text"));
+    if let (Value::Object(result), Some(text)) = (&mut result, text)
+        && !result.contains_key("output")
+    {
+        result.insert("output".to_owned(), json!({ "text": text }));
+    }
+    result
 }
 
 /// Whether the daemon made this record for this parent.

@@ -78,5 +78,6 @@ mod shortage;
 mod storm;
 mod strangers;
 mod tasks;
+mod texts;
 mod verifying;
 mod writers;

@@ -8,8 +8,11 @@ use crate::protocol::dialect::Dialect;
 use crate::protocol::record::Record;
 use crate::protocol::view::View;
 
-/// What a result says in one word or a few, apart from the lists.
-const SAID: [&str; 4] = ["summary", "phase", "files_modified", "verification"];
+/// What a result says in one word or a few, apart from the lists and the summary.
+const SAID: [&str; 3] = ["phase", "files_modified", "verification"];
+
+/// A text that stands for a summary is cut here, in characters: the record has the whole text.
+const LONGEST_TEXT: usize = 4000;
 
 /// The `input.data` of a handoff that the daemon makes.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -54,6 +57,8 @@ fn hand_on(
         }
     };
     put("context", handoff.and_then(|it| it.get("context")));
+    let text = text_of(record, id, author);
+    put("summary", result.get("summary").or(text.as_ref()));
     for key in SAID {
         put(key, result.get(key));
     }
@@ -76,6 +81,25 @@ fn hand_on(
         written,
         carried: Map::new(),
     }
+}
+
+/// What a specialist printed, for the next agent to read where its result has no summary.
+fn text_of(record: &Record, id: &str, author: Author) -> Option<Value> {
+    if author != Author::Specialist {
+        return None;
+    }
+    let text = record.doc.get("output")?.get("text")?.as_str()?.trim();
+    if text.is_empty() {
+        return None;
+    }
+    Some(match text.char_indices().nth(LONGEST_TEXT) {
+        None => text.into(),
+        Some((end, _)) => format!(
+            "{} … (the whole text is in the record of {id})",
+            &text[..end]
+        )
+        .into(),
+    })
 }
 
 /// What an agent is given whose input a result wrote, or a person's question: that, and what the
