@@ -1,5 +1,6 @@
 //! `handoffd diff`: what a handoff changed in its worktree, also while it runs and after the worktree is gone.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -58,12 +59,16 @@ pub fn diff(global: &Global, options: &Options) -> Outcome {
         base,
         commit,
     } = change;
-    let text = list::diff(&place, &base, commit.as_deref(), options.stat)
+    let patch = list::diff(&place, &base, commit.as_deref(), options.stat)
         .map_err(|error| Failed::thing("WORKSPACE", error))?;
+    let text = String::from_utf8_lossy(&patch);
     if global.json {
         out::tell(json!({"branch": branch, "base": base, "commit": commit, "diff": text}))?;
+    } else if std::io::stdout().is_terminal() {
+        out::put(safe(&text, true))?;
     } else {
-        out::put(format!("{}\n", safe(&text, true)))?;
+        // A patch, for `git apply`: every byte as git printed it.
+        out::put(patch)?;
     }
     Ok(0)
 }

@@ -97,3 +97,17 @@ fn a_process_left_in_the_background_holds_nothing_up() {
     // The other one has lost its reader.
     crate::common::kill(silent, rustix::process::Signal::KILL);
 }
+
+#[test]
+fn what_the_set_up_changes_belongs_to_the_first_handoff() {
+    let shop = Shop::new();
+    let setup = ["--setup", r#"["sh", "-c", "echo locked >package.lock"]"#];
+    let made = shop.run(&record("x", "x"), &setup, "echo work >work; echo '{}'");
+    let output = &made["output"];
+    let diffstat = output["diffstat"].as_str().unwrap();
+    assert!(diffstat.starts_with("2 files changed"), "{diffstat}");
+    let base = output["base"].as_str().unwrap();
+    assert_eq!(base, shop.git(&["rev-parse", "main"]).trim());
+    let log = shop.git(&["log", "--format=%s", &format!("{base}..handoffd/x")]);
+    assert_eq!(log.trim(), "x: attempt 1\nx: set-up");
+}

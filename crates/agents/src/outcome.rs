@@ -71,9 +71,15 @@ pub fn result(ending: &Ending, facts: &Facts<'_>) -> Map<String, Value> {
     if result.contains_key("handoff") {
         result.entry("phase").or_insert_with(|| facts.phase.into());
     }
-    let metadata = metadata(ending, facts);
+    let mut metadata = metadata(ending, facts);
     match result.get_mut("metadata") {
-        Some(Value::Object(theirs)) => theirs.extend(metadata),
+        Some(Value::Object(theirs)) => {
+            // Where the stream had no figures, those that the agent itself reports are all there are.
+            if facts.usage == Usage::default() && theirs.contains_key("usage") {
+                metadata.shift_remove("usage");
+            }
+            theirs.extend(metadata);
+        }
         _ => _ = result.insert("metadata".to_owned(), Value::Object(metadata)),
     }
     result

@@ -178,7 +178,7 @@ pub fn value(name: &str, record: &Record, around: &Surroundings) -> String {
         "agent" => agent(record).to_owned(),
         "answer" => record
             .answer()
-            .map(|answer| answer_words(&answer))
+            .map(|answer| asked(record) + &answer_words(&answer))
             .unwrap_or_default(),
         "attempt" => around.attempt.to_string(),
         "context" => words(
@@ -319,6 +319,25 @@ fn elsewhere(item: &Value) -> Option<String> {
         .and_then(Value::as_str)
         .unwrap_or("more");
     Some(format!("{summary} (in full: {path})"))
+}
+
+/// What the agent had asked and done, for a session that does not remember it.
+fn asked(record: &Record) -> String {
+    let Some(last) = record
+        .last_result()
+        .filter(|_| record.answers_last_result())
+    else {
+        return String::new();
+    };
+    let summary = last.get("summary");
+    let question = last.get("question").and_then(|it| it.get("text"));
+    let mut said = String::new();
+    for (what, words) in [("You reported", summary), ("You asked", question)] {
+        if let Some(words) = words.and_then(Value::as_str).filter(|it| !it.is_empty()) {
+            _ = writeln!(said, "{what}: {words}");
+        }
+    }
+    said
 }
 
 /// A person's answer in a sentence.

@@ -129,3 +129,18 @@ fn input_without_words_is_shown_as_json() {
         "{text}"
     );
 }
+
+#[test]
+fn an_answer_comes_with_the_question_and_what_was_reported() {
+    let record = record(json!({
+        "answer": {"action": "reject", "comment": "SQLite", "by": "ann"},
+        "handoffd": {"last_result": {"attempt": 1, "result": {
+            "summary": "the schema is drawn", "question": {"text": "Postgres or SQLite?"},
+        }}},
+    }));
+    let said = value("answer", &record, &Surroundings::default());
+    assert_eq!(
+        said,
+        "You reported: the schema is drawn\nYou asked: Postgres or SQLite?\nann rejected it. Comment: SQLite"
+    );
+}

@@ -155,6 +155,11 @@ impl Tree {
         self.git.join(NOTES).join(super::names::encode(id))
     }
 
+    /// Whether no handoff has begun in this tree yet.
+    pub fn is_unused(&self) -> bool {
+        fs::read_dir(self.git.join(NOTES)).map_or(true, |mut notes| notes.next().is_none())
+    }
+
     /// Notes the commit at which a handoff begins, once; a later attempt finds the first one's.
     pub fn begin(&self, repository: &Repository, id: &str) -> Result<String, WorkspaceError> {
         if let Some(known) = begun(&self.git, &self.path, id) {

@@ -118,8 +118,18 @@ pub fn attempt(folder: &Path, args: &[String]) -> Result<Option<String>, Workspa
     Ok((!output.status.success()).then_some(said))
 }
 
-/// A call that has to succeed.
+/// A call that has to succeed: its text, without the line ends after it.
 pub fn call<A: AsRef<OsStr>>(folder: &Path, args: &[A]) -> Result<String, WorkspaceError> {
+    let bytes = call_for_bytes(folder, args)?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.trim_end_matches('\n').to_owned())
+}
+
+/// The same, with every byte that git printed.
+pub fn call_for_bytes<A: AsRef<OsStr>>(
+    folder: &Path,
+    args: &[A],
+) -> Result<Vec<u8>, WorkspaceError> {
     let failed = |why: String| {
         let words: Vec<String> = args
             .iter()
@@ -138,8 +148,7 @@ pub fn call<A: AsRef<OsStr>>(folder: &Path, args: &[A]) -> Result<String, Worksp
             .output()
             .map_err(|error| failed(error.to_string()))?;
         if output.status.success() {
-            let text = String::from_utf8_lossy(&output.stdout);
-            return Ok(text.trim_end_matches('\n').to_owned());
+            return Ok(output.stdout);
         }
         let said = String::from_utf8_lossy(&output.stderr);
         tries += 1;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::commit::begun;
-use super::git::{Repository, WorkspaceError, ask, call};
+use super::git::{Repository, WorkspaceError, ask, call, call_for_bytes};
 use super::loose::loose;
 use super::names::{branch, decode, encode};
 use super::state::{MARK, TreeState, entry_of, look};
@@ -225,7 +225,7 @@ pub fn diff(
     base: &str,
     commit: Option<&str>,
     stat: bool,
-) -> Result<String, WorkspaceError> {
+) -> Result<Vec<u8>, WorkspaceError> {
     let is_hash = |text: &str| text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hash(base) || !commit.is_none_or(is_hash) {
         return Err(WorkspaceError::lasting("the record has no commits"));
@@ -234,5 +234,5 @@ pub fn diff(
     let mut args = vec!["diff", "--no-color", "--no-ext-diff", how, base];
     args.extend(commit);
     args.push("--");
-    call(repository, &args)
+    call_for_bytes(repository, &args)
 }

@@ -135,9 +135,19 @@ fn in_tree(order: &Order, record: &[u8], out: &mut dyn Write) -> Result<Ended, W
     let mut warnings: Vec<String> = Vec::new();
     let tree = ready(&repository, &plan, &mut warnings)?;
     warnings.extend(tree.back_on_branch(&repository)?);
-    let interrupted = format!("{}: interrupted work", handoff.id);
-    if tree.commit_all(&repository, &interrupted, &mut warnings)? {
-        eprintln!("(committed the work of an interrupted attempt)");
+    // In a tree that nobody has worked in, only the set-up can have changed a file: that belongs to this handoff.
+    let (left, said) = if tree.is_unused() {
+        tree.begin(&repository, &handoff.id)?;
+        ("set-up", "what the set-up changed")
+    } else {
+        ("interrupted work", "the work of an interrupted attempt")
+    };
+    if tree.commit_all(
+        &repository,
+        &format!("{}: {left}", handoff.id),
+        &mut warnings,
+    )? {
+        eprintln!("(committed {said})");
     }
     let base = tree.begin(&repository, &handoff.id)?;
     let before = Snapshot::take(&repository.top);
@@ -168,16 +178,19 @@ fn in_tree(order: &Order, record: &[u8], out: &mut dyn Write) -> Result<Ended, W
             code: exit_code(status),
         });
     }
-    eprintln!(
-        "(on {} at {}:{})",
-        standing.branch,
-        standing.commit.get(..12).unwrap_or(&standing.commit),
-        if standing.diffstat.is_empty() {
-            " no change".to_owned()
-        } else {
-            format!(" {}", standing.diffstat)
-        }
-    );
+    // The last words of a command that failed are its own.
+    if status.success() {
+        eprintln!(
+            "(on {} at {}:{})",
+            standing.branch,
+            standing.commit.get(..12).unwrap_or(&standing.commit),
+            if standing.diffstat.is_empty() {
+                " no change".to_owned()
+            } else {
+                format!(" {}", standing.diffstat)
+            }
+        );
+    }
     if let Some(printed) = printed {
         hand_out(
             order.read_result,
