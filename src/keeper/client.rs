@@ -23,8 +23,10 @@ use super::wire::{CONFINE, Key, Order, Os, Report, Start, TURNS, VERSION, Why};
 use crate::durable;
 use crate::mutant;
 
-/// How often to try again when a keeper leaves just as we come.
-const TRIES: usize = 5;
+/// How often to try again when a keeper leaves just as we come, and how long to wait before the first
+/// time; each later wait is twice as long. Together that is four seconds.
+const TRIES: usize = 12;
+const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// How long a keeper may take to greet. It does nothing slow, so beyond this it is stopped.
 const GREETING: Duration = Duration::from_secs(20);
 
@@ -314,12 +316,17 @@ impl Setup {
     pub fn connect_or_start(&self) -> io::Result<(Client, Reader)> {
         let folder = File::open(&self.run_dir)?;
         let mut last = None;
+        let mut wait = FIRST_WAIT;
         for _ in 0..TRIES {
             match frame::connect(&folder) {
                 Ok(socket) => match greet(socket, &self.run_dir) {
                     Ok(both) => return Ok(both),
-                    // It left between our coming and its greeting.
-                    Err(error) if is_gone(&error) => last = Some(error),
+                    // It left between our coming and its greeting, or others who only connect took all places.
+                    Err(error) if is_gone(&error) => {
+                        last = Some(error);
+                        std::thread::sleep(wait);
+                        wait *= 2;
+                    }
                     Err(error) => return Err(error),
                 },
                 Err(error) if is_gone(&error) => {
